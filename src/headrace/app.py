@@ -23,15 +23,15 @@ from headrace.client.session import ClientSession
 from headrace.client.task import Task
 from headrace.client.topic.topic import Topic
 from headrace.core import bounds as limits
+from headrace.core.bounds import Overflow
 from headrace.core.clock import Clock, Duration, SystemClock
 from headrace.core.flow.flow import Flow
 from headrace.core.job import ids
 from headrace.core.job.ids import JobId
-from headrace.core.queue_names import check_queue
 from headrace.core.schedule.definition import Missed, Times
 from headrace.core.task.call import Call
 from headrace.core.task.options import BATCH_WAIT, TaskKwargs, TaskOptions
-from headrace.core.task.rate import QueueSettings
+from headrace.core.task.queue_settings import QueueSettings
 from headrace.core.topic.topic import TopicKwargs
 from headrace.errors import ConfigError
 from headrace.middleware import nesting, wrapping
@@ -176,14 +176,25 @@ class Headrace(Settings):
         self.topics[name] = topic
         return topic
 
-    def queue(self, name: str, *, rate: str | None = None, burst: int | None = None) -> None:
+    def queue(
+        self,
+        name: str,
+        *,
+        rate: str | None = None,
+        burst: int | None = None,
+        max_length: int | None = None,
+        overflow: Overflow = "reject",
+    ) -> None:
         """Declare a queue, which workers then read even if no task uses it. A `rate` holds for all
-        jobs of any task that are sent to it from then on."""
-        check_queue("queue name", name)
-        if rate is not None or burst is not None:
+        jobs of any task that are sent to it from then on. With `max_length`, it holds no more jobs
+        that have not ended, running ones included: one that is too many is refused with
+        `QueueFull`, or its sender waits ("block"), or the job that has waited longest is cancelled
+        ("drop_oldest")."""
+        settings = QueueSettings.of(name, rate, burst, max_length, overflow)
+        if settings.says_anything:
             if name in self.queue_settings:
                 raise ConfigError(f"queue {name!r} is declared twice: say all of it at one place")
-            self.queue_settings[name] = QueueSettings.of(name, rate, burst)
+            self.queue_settings[name] = settings
         self._queues.add(name)
 
     def cron(
@@ -372,7 +383,9 @@ class Headrace(Settings):
         if session is None:
             store = self.store
             await store.open()
-            session = self._sessions.get() or self._sessions.set(ClientSession(store))
+            session = self._sessions.get() or self._sessions.set(
+                ClientSession(store, self.queue_settings)
+            )
         return session
 
     async def close(self) -> None:

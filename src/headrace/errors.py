@@ -7,6 +7,7 @@ HeadraceError
 │   ├── PayloadTooLarge     the encoded arguments are over the limit
 │   ├── EnqueueUnknown      the store's answer was lost: the jobs may or may not be stored
 │   ├── EventError          the event does not fit its topic or cannot travel
+│   ├── QueueFull           the queue holds as many jobs as it may
 │   └── TopicFull           the topic holds as many events as it may
 ├── StoreError
 │   ├── StoreUnavailable    unreachable, starting, read-only for now: try again
@@ -102,6 +103,25 @@ class EventError(SendError, TypeError):
     def __init__(self, topic: str, problem: str) -> None:
         super().__init__(f"topic {topic!r}: {problem}")
         self.topic = topic
+
+
+class QueueFull(SendError):
+    """The queue holds as many jobs as its `max_length` allows; these, `job_ids`, were not
+    stored."""
+
+    retryable = True
+
+    def __init__(self, queue: str, most: int, job_ids: Sequence[str]) -> None:
+        what = f"job {job_ids[0]} was" if len(job_ids) == 1 else f"{len(job_ids)} jobs were"
+        super().__init__(
+            f"queue {queue!r} holds {most:,} {'job that has' if most == 1 else 'jobs that have'} "
+            "not ended, which is its max_length: "
+            f"{what} not stored; send again when workers have caught up, or give it "
+            "overflow='block' or 'drop_oldest'"
+        )
+        self.queue = queue
+        self.max_length = most
+        self.job_ids = tuple(job_ids)
 
 
 class TopicFull(SendError):

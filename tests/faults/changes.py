@@ -19,7 +19,7 @@ from headrace.errors import StoreError
 from headrace.store.contract import RunStart, Settlement, StoreConsumer
 from headrace.store.redis.script import Script
 from headrace.store.redis.store import RedisStore
-from headrace.store.values import Arrival, Counts, IdempotencyKey, JobEnding, Report
+from headrace.store.values import Arrival, Counts, IdempotencyKey, JobEnding, QueueBound, Report
 from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, kept, known, parcel
 from headrace.testing.conformance.topics.topic_ground import (
     BILLING,
@@ -110,6 +110,29 @@ class Enter(Append):
         child = parcel("child")
         parent = parcel("parent", constraints=LANE, children=[Child(QUEUE, child.job_id)])
         self.parcels = [parent, parcel("child", constraints=LANE, parents=[parent])]
+
+
+class Crowd(Append):
+    """A queue that is full drops the oldest job for a new one."""
+
+    script = "append_constrained"
+
+    async def prepare(self) -> None:
+        self.waiting = await self.ground.send(self.plain, 3)
+        self.parcels = [parcel()]
+
+    async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
+        bound = QueueBound(3, drops_oldest=True)
+        await self.store.append(
+            QUEUE, self.parcels, may_exist=repeat, idempotency=idempotency, bound=bound
+        )
+
+    async def meanwhile(self) -> None:
+        assert await self.run_all() == [*self.waiting[1:], self.parcels[0].job_id]
+        await self.ground.send(self.plain, 3)
+
+    async def check(self) -> None:
+        assert await self.count() == Counts(waiting=3)
 
 
 class Settle(Change):
@@ -558,8 +581,8 @@ def snapshot(server: redis.Redis, namespace: str) -> dict[bytes, bytes | None]:
 
 
 CHANGES: tuple[type[Change], ...] = (
-    Append, Enter, Settle, Release, Move, Publish, Promote, Reclaim, Cancel, Replay, Purge, Remove,
-    Forget, Follow, Arrive, Begin, RecordStart, KvSet, Rewind, Pause, Tell, Join, Disband,
+    Append, Enter, Crowd, Settle, Release, Move, Publish, Promote, Reclaim, Cancel, Replay, Purge,
+    Remove, Forget, Follow, Arrive, Begin, RecordStart, KvSet, Rewind, Pause, Tell, Join, Disband,
 )  # fmt: skip
 
 

@@ -299,3 +299,24 @@ def _times_sent(outbox: Outbox) -> list[bytes]:
 
 async def _work() -> None:
     """A task."""
+
+
+@only_memory
+async def test_rows_wait_for_room_in_their_queue(outbox: Outbox, database: str) -> None:
+    outbox.app.queue("mail", max_length=2)
+    ids = written(outbox, database, *["mail"] * 5, "default")
+    async with relay_of(outbox, database) as relay:
+        assert await relay.step() == 3
+        assert count(database) == 3
+        waiting = await arrived(outbox.app, "mail")
+        assert waiting == ids[:2]
+        for id in waiting:
+            await outbox.app.job(id).cancel()
+        await until_sent(relay, 2)
+        assert await arrived(outbox.app, "mail") == ids[2:4]
+
+
+async def until_sent(relay: Relay, rows: int) -> None:
+    while rows > 0:
+        rows -= await relay.step()
+        await asyncio.sleep(0.01)

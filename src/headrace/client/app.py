@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from headrace.client.context import CurrentRun
 from headrace.client.job import Job
 from headrace.client.send.outgoing import Outgoing, OutgoingApp
-from headrace.core.task.rate import QueueSettings
+from headrace.core.task.queue_settings import QueueSettings
 
 
 class ClientApp(OutgoingApp, Protocol):

@@ -27,6 +27,7 @@ from headrace.errors import (
     ConfigError,
     EnqueueUnknown,
     HeadraceError,
+    QueueFull,
     ScheduleNotFound,
     StoreError,
     StoreUnavailable,
@@ -132,15 +133,18 @@ class Schedules:
     async def send_ticks(
         self, name: str, definition: Definition, ticks: Sequence[int], now_ms: int
     ) -> builtins.list[Exception]:
-        """Send the jobs of these ticks, and return the errors of those that middleware refused. A
-        tick that has its job already gets no second one."""
+        """Send the jobs of these ticks, and return the errors of those that middleware refused, or
+        for which a queue had no room. A tick that has its job already gets no second one."""
         through = self._app.outgoing.sending
         if through is None:
             runner = self._runner(definition)
             jobs = [
                 definition.parcel(tick_id(name, at), now_ms, Tick(name, at), runner) for at in ticks
             ]
-            await self._append(definition.queue, jobs)
+            try:
+                await self._append(definition.queue, jobs)
+            except QueueFull as error:
+                return [error] * len(error.job_ids)
             return []
         refused: builtins.list[Exception] = []
         for at_ms in ticks:
@@ -163,7 +167,7 @@ class Schedules:
     async def _append(self, queue: str, jobs: Sequence[Parcel]) -> None:
         session = await self._app.session()
         try:
-            await session.sender.send(queue, jobs, custom_ids=True)
+            await session.sender.send_now(queue, jobs, custom_ids=True)
         except EnqueueUnknown as error:
             # Sent again with the next look, under the same ids.
             raise StoreUnavailable(str(error), sent=True) from error

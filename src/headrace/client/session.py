@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from headrace.client.send.sender import Sender
 from headrace.client.waiter import Waiter
+from headrace.core.task.queue_settings import QueueSettings
 from headrace.store.contract import Store
 
 # The store may lose its groups (FLUSHALL): a process that only publishes must create them again.
@@ -15,13 +16,18 @@ _JOINED_FOR = 10.0
 
 
 class ClientSession:
-    def __init__(self, store: Store, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        store: Store,
+        queues: Mapping[str, QueueSettings] | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.store = store
         self.monotonic = monotonic
         self.closed = False
         self.entered = 0
         """How many `async with app` of this loop are open."""
-        self.sender = Sender(store)
+        self.sender = Sender(store, queues)
         self.waiter = Waiter(store)
         self.joining: dict[str, asyncio.Task[None]] = {}
         """Topics whose groups are about to join."""

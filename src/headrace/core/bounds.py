@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from typing import Literal, get_args
 
 from headrace.errors import ConfigError
 
@@ -35,6 +36,9 @@ MAX_ERROR_TEXT = 2_000
 MAX_TRACEBACK = 20_000
 
 MAX_NAME = 200
+
+Overflow = Literal["reject", "block", "drop_oldest"]
+"""What happens to what a full queue or topic has no room for."""
 
 
 def check_name(what: str, name: object) -> str:
@@ -90,3 +94,15 @@ def check_label(what: str, text: object) -> str:
     if any(unicodedata.category(c) == "Cc" for c in text):
         raise ConfigError(f"{what} {text!r} contains control characters")
     return text
+
+
+def check_overflow(where: str, overflow: object, max_length: int | None, what: str) -> None:
+    """Refuse an overflow that is none, or that needs a `max_length`."""
+    if overflow not in get_args(Overflow):
+        raise ConfigError(
+            f"{where}overflow must be 'reject', 'block' or 'drop_oldest', not {overflow!r}"
+        )
+    if max_length is None and overflow != "reject":
+        raise ConfigError(
+            f"{where}overflow={overflow!r} needs max_length=: a {what} without one never overflows"
+        )

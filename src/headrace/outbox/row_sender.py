@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from headrace.client.send.coalescer import texts
 from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
 from headrace.core.queue_names import is_log, log_source
-from headrace.errors import StoreUnavailable, TopicFull
-from headrace.store.values import IdempotencyKey
+from headrace.errors import QueueFull, StoreUnavailable, TopicFull
+from headrace.store.values import NO_ROOM, IdempotencyKey, QueueBound
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
 
 
-Taken = tuple[int, TopicFull | None]
+Taken = tuple[int, TopicFull | QueueFull | None]
 
 
 class RowSender:
@@ -32,7 +33,7 @@ class RowSender:
         await self._app.session()
 
     async def send(self, destination: str, parcels: Sequence[Parcel]) -> Taken:
-        """How many of them, from the first on, the store has now, and `TopicFull` if not all
+        """How many of them, from the first on, the store has now, and an error if not all
         fit."""
         keys = [parcel.job_id for parcel in parcels]
         before, idempotency = self._unanswered.pop(destination, ([], IdempotencyKey()))
@@ -43,12 +44,27 @@ class RowSender:
         try:
             if is_log(destination):
                 return await self._publish(destination, parcels, idempotency)
-            store = (await self._app.session()).store
-            await store.append(destination, parcels, may_exist=True, idempotency=idempotency)
+            return await self._append(destination, parcels, idempotency)
         except StoreUnavailable:
             self._unanswered[destination] = keys, idempotency
             raise
-        return len(parcels), None
+
+    async def _append(
+        self, queue: str, parcels: Sequence[Parcel], idempotency: IdempotencyKey
+    ) -> Taken:
+        store, settings = (await self._app.session()).store, self._app.queue_settings.get(queue)
+        bound = None
+        if settings is not None and settings.max_length is not None:
+            bound = QueueBound(settings.max_length, settings.overflow == "drop_oldest")
+        answer = await store.append(
+            queue, parcels, may_exist=True, idempotency=idempotency, bound=bound
+        )
+        refused = [at for at, job_id in answer.items() if job_id == NO_ROOM]
+        if bound is None or not refused:
+            return len(parcels), None
+        # Later rows may be in already, as repetitions; they are found again.
+        taken = min(refused)
+        return taken, QueueFull(queue, bound.most, texts(parcels[taken:]))
 
     async def _publish(
         self, log: str, events: Sequence[Parcel], idempotency: IdempotencyKey

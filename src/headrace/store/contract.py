@@ -36,6 +36,7 @@ from headrace.store.values import (
     Kind,
     LogPage,
     MinuteCount,
+    QueueBound,
     QueueState,
     RecordedFact,
     Report,
@@ -172,6 +173,7 @@ class Store(TopicStore, Protocol):
         *,
         may_exist: bool = False,
         idempotency: IdempotencyKey | None = None,
+        bound: QueueBound | None = None,
     ) -> dict[int, JobId]:
         """Store new jobs, all or none. Returns the jobs that were not added: position to the job
         that is there instead. A job whose id the store knows is left as it is. One whose `unique`
@@ -183,6 +185,9 @@ class Store(TopicStore, Protocol):
         A job passes its gates in this order, and waits, blocked, at each closed one: the jobs it
         waits for, its time, its lane, its limits. If a parent has already ended, its end arrives at
         once.
+
+        With a `bound`, as many are stored, from the first on, as there is room for; the others are
+        in the answer with `NO_ROOM`. A tick that was refused has not been fired.
 
         Asked again with the same `idempotency`, it is applied once, even if the jobs have ended
         meanwhile."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from headrace.core.task.rate import QueueSettings, Rate, task_limit
+from headrace.core.task.queue_settings import QueueSettings
+from headrace.core.task.rate import Rate, task_limit
 from headrace.errors import ConfigError
 
 HOUR = 3_600_000
@@ -61,21 +64,30 @@ def test_each_rate_key_is_counted_by_itself() -> None:
 
 
 def test_the_rate_of_a_queue_has_one_name() -> None:
-    assert QueueSettings.of("mail", "10/s", None).limit.name == "rate:queue"
+    limit = QueueSettings.of("mail", "10/s").limit
+    assert limit is not None
+    assert limit.name == "rate:queue"
 
 
 @pytest.mark.parametrize(
-    ("name", "rate", "burst", "what"),
+    ("options", "what"),
     [
-        ("two words", "1/s", None, "queue name"),
-        ("mail", None, None, "rate"),
-        ("mail", None, 3, "burst"),
-        ("mail", "often", None, "'mail': rate"),
-        ("mail", "1/s", 2, "'mail': burst"),
+        ({"name": "two words"}, "queue name"),
+        ({"burst": 3}, "'mail': burst"),
+        ({"rate": "often"}, "'mail': rate"),
+        ({"rate": "1/s", "burst": 2}, "'mail': burst"),
+        ({"max_length": 0}, "'mail': max_length must be a whole number of at least 1, not 0"),
+        ({"max_length": True}, "'mail': max_length"),
+        ({"max_length": "10"}, "'mail': max_length"),
+        ({"max_length": 5, "overflow": "drop"}, "'reject', 'block' or 'drop_oldest', not 'drop'"),
+        ({"overflow": "block"}, "'mail': overflow='block' needs max_length="),
     ],
 )
-def test_settings_of_a_queue_that_say_nothing_are_refused(
-    name: str, rate: object, burst: object, what: str
-) -> None:
+def test_settings_of_a_queue_that_cannot_be_are_refused(options: Any, what: str) -> None:
     with pytest.raises(ConfigError, match=what):
-        QueueSettings.of(name, rate, burst)
+        QueueSettings.of(**{"name": "mail", **options})
+
+
+def test_a_queue_may_be_declared_without_settings() -> None:
+    assert not QueueSettings.of("mail").says_anything
+    assert QueueSettings.of("mail", max_length=1).says_anything

@@ -59,7 +59,7 @@ class FlowWriter:
     async def _send_unique(self, node: Node) -> JobId | None:
         custom_ids = node.call.options.id is not None
         self._stored.add(node)
-        instead = await self._sender.send(
+        instead = await self._sender.send_now(
             node.call.queue, [self._parcel(node)], custom_ids=custom_ids
         )
         if instead and instead[0] != node.job_id:
@@ -84,7 +84,7 @@ class FlowWriter:
         parcels = [self._parcel(node) for node in batch.nodes]
         custom_ids = any(node.call.options.id is not None for node in batch.nodes)
         self._stored.update(batch.nodes)
-        instead = await self._sender.send(queue, parcels, custom_ids=custom_ids)
+        instead = await self._sender.send_now(queue, parcels, custom_ids=custom_ids)
         self._known += [batch.nodes[position] for position in instead]
 
     def _parcel(self, node: Node) -> Parcel:

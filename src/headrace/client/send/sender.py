@@ -11,22 +11,25 @@ from headrace.client.send.coalescer import Coalescer, bounded, texts
 from headrace.core.job import ids
 from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
+from headrace.core.task.queue_settings import QueueSettings
 from headrace.errors import (
     EnqueueUnknown,
     HeadraceError,
+    QueueFull,
     StoreError,
     StoreUnavailable,
     TopicFull,
 )
 from headrace.store.contract import Store
 from headrace.store.topics import Bound
-from headrace.store.values import IdempotencyKey
+from headrace.store.values import NO_ROOM, IdempotencyKey, QueueBound
 
 T = TypeVar("T")
 
 # A store that restarts is back within seconds; a sender should not notice.
 _TRIES = 6
 _FIRST_PAUSE = 0.05
+_FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.5
 
 Instead = Mapping[int, JobId]
 """Index of each parcel that was not added, with the id of the existing job."""
@@ -41,8 +44,10 @@ class Sender:
     """Appends and publishes for one event loop. A lone send goes out at once; those made while one
     is under way go together in the next."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, settings: Mapping[str, QueueSettings] | None = None) -> None:
         self._store = store
+        # The app may still declare queues: the same mapping, not a copy.
+        self._settings = {} if settings is None else settings
         self._queues: dict[str, _QueueSender] = {}
         self._logs: dict[str, _LogSender] = {}
 
@@ -55,8 +60,25 @@ class Sender:
         # A plain function: the awaited frames of a send are few, see tests/client/test_frames.py.
         sender = self._queues.get(queue)
         if sender is None:
-            sender = self._queues[queue] = _QueueSender(self._store, queue)
+            sender = self._new_sender(queue)
         return sender.send(parcels, custom_ids)
+
+    def send_now(
+        self, queue: str, parcels: Sequence[Parcel], *, custom_ids: bool = False
+    ) -> Coroutine[Any, Any, Instead]:
+        """As `send`, but never waits for room in a queue."""
+        return (self._queues.get(queue) or self._new_sender(queue)).send_now(parcels, custom_ids)
+
+    def _new_sender(self, queue: str) -> _QueueSender:
+        settings = self._settings.get(queue)
+        if settings is None or settings.max_length is None:
+            sender = _QueueSender(self._store, queue)
+        else:
+            bound = QueueBound(settings.max_length, settings.overflow == "drop_oldest")
+            waits = settings.overflow == "block"
+            sender = _BoundedQueueSender(self._store, queue, bound, waits=waits)
+        self._queues[queue] = sender
+        return sender
 
     def publish(
         self,
@@ -78,10 +100,15 @@ class Sender:
 class _QueueSender(Coalescer[JobId]):
     """Appends the jobs of one queue."""
 
-    def __init__(self, store: Store, queue: str) -> None:
+    def __init__(self, store: Store, queue: str, bound: QueueBound | None = None) -> None:
         super().__init__()
         self._store = store
         self._queue = queue
+        self._bound = bound
+
+    def send_now(self, parcels: Sequence[Parcel], custom_ids: bool) -> Coroutine[Any, Any, Instead]:
+        """As `send`; a bounded queue may wait there."""
+        return self.send(parcels, custom_ids)
 
     def _put(self, parcels: Sequence[Parcel], custom_ids: bool) -> Awaitable[Instead]:
         return (self._append if len(parcels) == 1 else self._append_all)(parcels, custom_ids)
@@ -108,6 +135,7 @@ class _QueueSender(Coalescer[JobId]):
                         parcels,
                         may_exist=custom_ids or (tries is not None and tries.unsure),
                         idempotency=idempotency,
+                        bound=self._bound,
                     )
                 except StoreError as error:
                     tries = tries or _Tries(parcels)
@@ -116,6 +144,39 @@ class _QueueSender(Coalescer[JobId]):
         except (EnqueueUnknown, asyncio.CancelledError):
             self._store.give_up(idempotency)
             raise
+
+
+class _BoundedQueueSender(_QueueSender):
+    """Appends the jobs of a queue that may be full: `waits` until there is room, or raises
+    `QueueFull` with those that were not stored."""
+
+    def __init__(self, store: Store, queue: str, bound: QueueBound, *, waits: bool) -> None:
+        super().__init__(store, queue, bound)
+        self._most = bound.most
+        self._waits = waits
+
+    async def send(self, parcels: Sequence[Parcel], custom_ids: bool) -> Instead:
+        if not self._waits:
+            return await self.send_now(parcels, custom_ids)
+        instead: dict[int, JobId] = {}
+        left, pause = list(enumerate(parcels)), _FIRST_WAIT
+        while True:
+            answer = await super().send([parcel for _, parcel in left], custom_ids)
+            instead |= {left[at][0]: job_id for at, job_id in answer.items() if job_id != NO_ROOM}
+            refused = [left[at] for at, job_id in answer.items() if job_id == NO_ROOM]
+            if not refused:
+                return instead
+            # Nobody says when there is room: with many senders, that would cost more than asking.
+            pause = _FIRST_WAIT if len(refused) < len(left) else min(pause * 2, _LONGEST_WAIT)
+            left = refused
+            await asyncio.sleep(pause)
+
+    async def send_now(self, parcels: Sequence[Parcel], custom_ids: bool) -> Instead:
+        answer = await super().send(parcels, custom_ids)
+        refused = [parcels[at] for at, job_id in answer.items() if job_id == NO_ROOM]
+        if refused:
+            raise QueueFull(self._queue, self._most, texts(refused))
+        return answer
 
 
 class _LogSender(Coalescer[HeadraceError]):

@@ -11,7 +11,8 @@ from headrace.core.bounds import check_label
 from headrace.core.clock import to_ms
 from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints, Limit
 from headrace.core.task.options import TaskOptions
-from headrace.core.task.rate import QueueSettings, task_limit
+from headrace.core.task.queue_settings import QueueSettings
+from headrace.core.task.rate import task_limit
 from headrace.core.task.send_options import SendOptions
 from headrace.core.task.signature import Signature
 from headrace.core.task.uniqueness import (
@@ -126,7 +127,9 @@ class TaskConstraints:
         if self._rate is not None:
             limits = (task_limit(self._rate, self._task, labels.rate_key),)
         settings = self._queues.get(queue)
-        return limits if settings is None else (*limits, settings.limit)
+        if settings is None or settings.limit is None:
+            return limits
+        return (*limits, settings.limit)
 
     def _check_complete(self, what: str, lacks_first_argument: bool) -> None:
         if lacks_first_argument:

@@ -9,7 +9,6 @@ import msgspec
 
 from headrace.core.bounds import check_count
 from headrace.core.job.constraints import Limit
-from headrace.core.queue_names import check_queue
 from headrace.errors import ConfigError
 
 MAX_STARTS = 1_000_000
@@ -53,22 +52,6 @@ class Rate(msgspec.Struct, frozen=True):
         function begins slightly after its start is counted."""
         margin = math.ceil(min(self.window_ms * 0.02, 50))
         return Limit(name, self.most, self.window_ms + margin, self.burst)
-
-
-class QueueSettings(msgspec.Struct, frozen=True):
-    """What `app.queue(...)` sets for a queue."""
-
-    name: str
-    limit: Limit
-
-    @classmethod
-    def of(cls, name: str, rate: object, burst: object) -> QueueSettings:
-        check_queue("queue name", name)
-        where = f"queue {name!r}: "
-        if rate is None:
-            what = "burst= needs rate=" if burst is not None else "nothing is set; give rate="
-            raise ConfigError(f"{where}{what}")
-        return cls(name, Rate.of(where, rate, burst).limit(QUEUE_LIMIT))
 
 
 def task_limit(rate: Rate, task: str, key: str) -> Limit:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypedDict, get_args, get_type_hints
+from typing import Any, TypedDict, get_type_hints
 
 import msgspec
 
-from headrace.core.bounds import check_count, check_label
+from headrace.core.bounds import Overflow, check_count, check_label, check_overflow
 from headrace.core.clock import Duration, epoch_ms, to_ms
 from headrace.core.job import ids
 from headrace.core.queue_names import check_topic
@@ -16,7 +16,6 @@ from headrace.core.topic.content import CodecName, EventCodec
 from headrace.core.topic.schema import Upcast, Upcasts
 from headrace.errors import ConfigError
 
-Overflow = Literal["reject", "block", "drop_oldest"]
 Place = str | datetime
 """A place in a topic: "new", "start", the id of an event, or a time."""
 
@@ -93,16 +92,8 @@ def _check_gone_after(where: str, after: Duration) -> None:
 
 
 def _check_overflow(where: str, options: TopicOptions) -> None:
-    if options.overflow not in get_args(Overflow):
-        raise ConfigError(
-            f"{where}overflow must be 'reject', 'block' or 'drop_oldest', not {options.overflow!r}"
-        )
+    check_overflow(where, options.overflow, options.max_length, "topic")
     if options.max_length is None:
-        if options.overflow != "reject":
-            raise ConfigError(
-                f"{where}overflow={options.overflow!r} needs max_length=: a topic without one "
-                "never overflows"
-            )
         return
     if check_count(f"{where}max_length", options.max_length) < options.shards:
         raise ConfigError(

@@ -32,6 +32,7 @@ from headrace.store.values import (
     JobEnding,
     JobIdPage,
     LogPage,
+    QueueBound,
     RecordedFact,
     Report,
     encode_cause,
@@ -58,17 +59,19 @@ class RedisStore(RedisTopics):
         *,
         may_exist: bool = False,
         idempotency: IdempotencyKey | None = None,
+        bound: QueueBound | None = None,
     ) -> dict[int, JobId]:
         if not parcels:
             return {}
         links, keys = self.links(), self.keys(queue)
         if not self.is_announced(queue):
             await self.announce(links.send, queue)
-        plain = all(parcel.is_plain for parcel in parcels)
+        # A bounded queue may have to cancel jobs, with all that they hold.
+        plain = bound is None and all(parcel.is_plain for parcel in parcels)
         sent = facts.of_parcels(parcels, listed=plain) if self.events_most else facts.NONE
         if not plain:
             return await self._append_constrained(
-                links.put, keys, parcels, may_exist, sent, idempotency
+                links.put, keys, parcels, may_exist, sent, idempotency, bound
             )
         jobs: list[Argument] = []
         for parcel in parcels:
@@ -93,6 +96,7 @@ class RedisStore(RedisTopics):
         may_exist: bool,
         sent: facts.FactBatch,
         idempotency: IdempotencyKey | None,
+        bound: QueueBound | None,
     ) -> dict[int, JobId]:
         known = await script_stubs.append_constrained(
             link,
@@ -101,6 +105,8 @@ class RedisStore(RedisTopics):
             may_exist=may_exist,
             facts=sent.data,
             counts=sent.counts,
+            most=bound.most if bound else 0,
+            drops=bool(bound and bound.drops_oldest),
             jobs=[part for parcel in parcels for part in encoding.parts_of(parcel)],
             idempotency=idempotency,
         )

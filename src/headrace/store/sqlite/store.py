@@ -20,23 +20,26 @@ from headrace.store.sqlite.gates.arrivals import arrive
 from headrace.store.sqlite.inspection import progress_log
 from headrace.store.sqlite.inspection.reads import SqliteReads
 from headrace.store.sqlite.jobs import cancellation, history_writer, insert, pruning
+from headrace.store.sqlite.jobs.bounded import append_bounded
 from headrace.store.sqlite.jobs.claims import Claims
 from headrace.store.sqlite.jobs.queue_shares import share_policy
 from headrace.store.sqlite.writer import Writer
 from headrace.store.values import Description
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from headrace.core.clock import Clock
     from headrace.core.job.ids import JobId
     from headrace.core.job.parcel import Child, Parcel
     from headrace.core.job.state import State
     from headrace.store.contract import Listener, ListenerHandle
+    from headrace.store.sqlite.change import Change
     from headrace.store.values import (
         Arrival,
         IdempotencyKey,
         JobEnding,
+        QueueBound,
         Report,
     )  # fmt: skip
 
@@ -88,10 +91,15 @@ class SqliteStore(SqliteReads):
         *,
         may_exist: bool = False,
         idempotency: IdempotencyKey | None = None,
+        bound: QueueBound | None = None,
     ) -> dict[int, JobId]:
         if not parcels:
             return {}
-        append = partial(insert.append, parcels=parcels, may_exist=may_exist)
+        append: Callable[[Change], dict[int, JobId]]
+        if bound is None:
+            append = partial(insert.append, parcels=parcels, may_exist=may_exist)
+        else:
+            append = partial(append_bounded, parcels=parcels, may_exist=may_exist, bound=bound)
         return await self._writer.change_once(queue, append, idempotency)
 
     def give_up(self, idempotency: IdempotencyKey) -> None:

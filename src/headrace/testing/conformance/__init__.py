@@ -48,6 +48,7 @@ from headrace.testing.conformance.queues.browse import BrowseConformance
 from headrace.testing.conformance.queues.facts import FactsConformance
 from headrace.testing.conformance.queues.forgetting import ForgettingConformance
 from headrace.testing.conformance.queues.history import HistoryConformance
+from headrace.testing.conformance.queues.queue_bounds import QueueBoundsConformance
 from headrace.testing.conformance.queues.removal import RemovalConformance
 from headrace.testing.conformance.queues.starts import StartsConformance
 from headrace.testing.conformance.queues.stats import StatsConformance
@@ -96,6 +97,7 @@ class StoreConformance(
     RunningCancellationConformance,
     PauseConformance,
     RemovalConformance,
+    QueueBoundsConformance,
     ReportsConformance,
     OnceConformance,
     KvConformance,

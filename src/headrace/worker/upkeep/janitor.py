@@ -38,7 +38,7 @@ class Janitor(Service):
         if not self._begun:
             self._begun = True
             return _FIRST_AFTER
-        # Nobody waits for it: whoever comes first in an hour does it.
+        # Nobody waits for it: the first worker that comes in an hour does it.
         if await self._store.kv_set(_SPACE, _TICKET, b"1", ttl=_EVERY * 0.9, expected=None):
             await self.tidy()
         return _EVERY

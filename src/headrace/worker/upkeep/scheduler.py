@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from headrace.client.schedules import SPACE, Schedules, put
 from headrace.core.job.ids import JobId
 from headrace.core.schedule.schedule import MOST_MISSED, Record, decode_record, encode_record
-from headrace.errors import HeadraceError, StoreError, StoreMismatch
+from headrace.errors import HeadraceError, QueueFull, StoreError, StoreMismatch
 from headrace.store.contract import ListenerHandle, Store
 from headrace.worker.service import Service
 
@@ -181,7 +181,10 @@ class Scheduler(Service):
             self._is_new_trouble(name, str(error))
             return record.failed(str(error))
         for why in refused:
-            log.warning("schedule %r: middleware refused the job of a tick: %r", name, why)
+            if isinstance(why, QueueFull):
+                log.warning("schedule %r: a tick is left out: %s", name, why)
+            else:
+                log.warning("schedule %r: middleware refused the job of a tick: %r", name, why)
         if not refused:
             self._troubles.pop(name, None)
         return record.cleared(len(refused), str(refused[-1]) if refused else "")

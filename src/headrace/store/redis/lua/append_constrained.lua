@@ -1,11 +1,12 @@
 #!lua
 -- Add jobs with constraints, all or none; atomic, so that of two jobs that want the same lane, name or tick one is first.
 -- KEYS: *
--- ARGV: events:int queue may_exist:bool facts:bytes counts:bytes, then *jobs, for each: job_id when envelope constraints parents children schedule tick
--- Returns list[Any]: pairs: the position, from 1, of a job that was not added, and the id of the job that stands for it.
+-- ARGV: events:int queue may_exist:bool facts:bytes counts:bytes most:int drops:bool, then *jobs, for each: job_id when envelope constraints parents children schedule tick
+-- Returns list[Any]: pairs: the position, from 1, of a job that was not added, and the id of the job that stands for it, '' if there was no room.
 
-local may_exist = ARGV[3] == '1'
-local HEAD, EACH = 5, 8
+-- most: how many jobs the queue may hold, 0 for any number; `drops` if the oldest make room.
+local may_exist, most, drops = ARGV[3] == '1', tonumber(ARGV[6]), ARGV[7] == '1'
+local HEAD, EACH = 7, 8
 local TICKS_MS = 7 * 86400000
 
 local wrong = wrong_type({
@@ -78,20 +79,23 @@ local function put_off(holder, job, when)
   end
 end
 
-local function named(job, when)
+-- The other job that has this one's unique name.
+local function namesake(job, when)
   local constraints = constraints_of(job)
-  if not constraints.unique then
+  local holder = constraints.unique and holder_of(key.unique .. constraints.unique)
+  if not holder or holder == job.id then
     return nil
+  elseif constraints.debounced then
+    put_off(holder, job, when)
   end
-  local unique = key.unique .. constraints.unique
-  local holder = holder_of(unique)
-  if holder and holder ~= job.id then
-    if constraints.debounced then
-      put_off(holder, job, when)
-    end
-    return holder
+  return holder
+end
+
+local function take_name(job)
+  local unique = constraints_of(job).unique
+  if unique then
+    redis.call('SET', key.unique .. unique, job.id)
   end
-  redis.call('SET', unique, job.id)
 end
 
 local function block(job, parents, when)
@@ -107,15 +111,57 @@ local function block(job, parents, when)
   return 'blocked'
 end
 
--- Whether a job of this or a later tick was sent. A new tick counts as fired from now on, even if its
--- job is not added. Very old ticks are removed: no worker can still fire them.
+-- Whether a job of this or a later tick was sent.
 local function is_fired(schedule_name, tick)
-  if tonumber(redis.call('ZSCORE', key.ticks, schedule_name) or -1) >= tick then
-    return true
-  end
+  return tonumber(redis.call('ZSCORE', key.ticks, schedule_name) or -1) >= tick
+end
+
+-- The tick counts as fired from now on, even if another job stands for its own. Very old ticks are removed: no
+-- worker can still fire them.
+local function fire(schedule_name, tick)
   redis.call('ZREMRANGEBYSCORE', key.ticks, '-inf', string.format('(%d', now() - TICKS_MS))
   redis.call('ZADD', key.ticks, string.format('%d', tick), schedule_name)
-  return false
+end
+
+-- The entry of a stream that has waited longest, handed back or never fetched: {id, fields, is handed back}.
+local function oldest_in(stream)
+  local returned = redis.pcall('XPENDING', stream, GROUP, '-', '+', 1, RETURNED)
+  local id = not returned.err and returned[1] and returned[1][1]
+  local entry = id and redis.call('XRANGE', stream, id, id)[1]
+  if entry then
+    return {entry[1], entry[2], true}
+  end
+  local info = group_info(stream, GROUP)
+  return redis.call('XRANGE', stream, info and '(' .. info.last or '-', '+', 'COUNT', 1)[1]
+end
+
+-- Cancel the job that has waited longest among those of the lowest priority; whether there was one.
+local function drop_oldest()
+  local lowest, found, at
+  for _, label in ipairs(levels()) do
+    local stream, priority = stream_of(label), tonumber(string.match(label, '%d+$') or 0)
+    local entry = (not lowest or priority <= lowest) and oldest_in(stream)
+    if entry and (not found or priority < lowest or precedes_id(entry[1], found[1])) then
+      lowest, found, at = priority, entry, stream
+    end
+  end
+  if not found then
+    return false
+  end
+  if found[3] then
+    redis.call('XACK', at, GROUP, found[1])
+  end
+  redis.call('XDEL', at, found[1])
+  cancelled(job_of(id_of(field(found[2], 'j')), found[2]), true)
+  return true
+end
+
+local room = most > 0 and most - jobs_live(streams_in_use()) or math.huge
+local function has_room()
+  if room < 1 and drops and drop_oldest() then
+    room = room + 1
+  end
+  return room >= 1
 end
 
 local job_ids = {}
@@ -128,13 +174,12 @@ local known = {}
 for at = HEAD + 1, #ARGV, EACH do
   local job_id, when, envelope, constraints, parents, children, schedule_name, tick = unpack(ARGV, at, at + EACH - 1)
   local job = {id = job_id, envelope = envelope, history = '', constraints = constraints, inputs = ''}
-  local instead
-  if tick ~= '' and is_fired(schedule_name, tonumber(tick)) then
-    instead = job_id
-  elseif is_known(job_id) then
-    instead = job_id
-  else
-    instead = named(job, when)
+  local fired = tick ~= '' and is_fired(schedule_name, tonumber(tick))
+  local instead = (fired or is_known(job_id)) and job_id or namesake(job, when)
+  if not instead and not has_room() then
+    instead = ''
+  elseif tick ~= '' and not fired then
+    fire(schedule_name, tonumber(tick))
   end
   if instead then
     known[#known + 1] = (at - HEAD - 1) / EACH + 1
@@ -142,12 +187,14 @@ for at = HEAD + 1, #ARGV, EACH do
     -- The sender has counted all of them as sent.
     local name = 'sent ' .. task_of(envelope)
     made[name] = (made[name] or 0) - 1
-  elseif parents ~= '' then
-    record_fact(block(job, parents, when), job)
   else
-    record_fact(place_at(job, when), job)
+    room = room - 1
+    take_name(job)
+    record_fact(parents ~= '' and block(job, parents, when) or place_at(job, when), job)
   end
-  adopt(instead or job_id, children, job_id)
+  if instead ~= '' then
+    adopt(instead or job_id, children, job_id)
+  end
 end
 finish(0, ARGV[4], {}, ARGV[5])
 return applied(known)

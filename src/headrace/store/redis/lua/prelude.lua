@@ -624,17 +624,24 @@ local function streams_in_use()
   return streams
 end
 
--- How many jobs a queue with these streams holds, dead ones included. A key of another type holds none of ours.
-local function jobs_held(streams)
-  local function counted(command, name)
-    local found = redis.pcall(command, name)
-    return type(found) == 'number' and found or 0
-  end
-  local held = counted('HLEN', key.parked) + counted('XLEN', key.dead)
+-- The answer of a command that counts; a key of another type holds no jobs of ours.
+local function counted_in(command, name)
+  local found = redis.pcall(command, name)
+  return type(found) == 'number' and found or 0
+end
+
+-- How many jobs that have not ended a queue with these streams holds.
+local function jobs_live(streams)
+  local live = counted_in('HLEN', key.parked)
   for _, stream in ipairs(streams) do
-    held = held + counted('XLEN', stream)
+    live = live + counted_in('XLEN', stream)
   end
-  return math.max(held, counted('ZCARD', key.scheduled))
+  return live
+end
+
+-- The same with dead ones.
+local function jobs_held(streams)
+  return math.max(jobs_live(streams) + counted_in('XLEN', key.dead), counted_in('ZCARD', key.scheduled))
 end
 
 -- Remove the buckets of the jobs in these streams, at most `most` of each, and of parked jobs.

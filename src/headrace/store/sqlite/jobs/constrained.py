@@ -14,7 +14,7 @@ from headrace.store.sqlite.gates import flows, lanes, limits, uniques
 from headrace.store.sqlite.gates.due_times import due_time, next_due, notify_due
 from headrace.store.sqlite.inspection.facts import task_of
 from headrace.store.sqlite.rows import run_rows, runner_number, select_rows
-from headrace.store.values import Arrival, JobEnding
+from headrace.store.values import NO_ROOM, Arrival, JobEnding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ _TICK = "INSERT OR REPLACE INTO ticks (queue, schedule, last_ms) VALUES {rows}"
 _REPLACE = """
     UPDATE jobs SET envelope = ?, runner = ?, time_ms = ?, constraints = ?, priority = ?, flags = ?
     WHERE id = ?"""
-_SENT = {"waiting": "sent", "scheduled": "scheduled", "blocked": "blocked"}
+SENT = {"waiting": "sent", "scheduled": "scheduled", "blocked": "blocked"}
 
 
 def append_constrained(
@@ -49,15 +49,18 @@ def append_constrained(
     *,
     may_exist: bool,
     since: Mapping[JobId, int] | None = None,
+    room: int | None = None,
 ) -> dict[int, JobId]:
     """As `insert.append`, for jobs of any kind. `since` says when jobs that have waited elsewhere
-    became ready."""
+    became ready; `room` how many may be added, if that is bounded."""
     change.get_or_create_number()
-    refused = _refuse(change, parcels, may_exist=may_exist)
+    refused = _refuse(change, parcels, may_exist=may_exist, room=room)
     added = [parcel for at, parcel in enumerate(parcels) if at not in refused]
     _add(change, added, since or {})
     for at, standing in refused.items():
         parcel = parcels[at]
+        if standing == NO_ROOM:
+            continue
         if parcel.constraints.debounced and standing != parcel.job_id:
             _replace(change, standing, parcel)
         if parcel.children:
@@ -65,7 +68,9 @@ def append_constrained(
     return refused
 
 
-def _refuse(change: Change, parcels: Sequence[Parcel], *, may_exist: bool) -> dict[int, JobId]:
+def _refuse(
+    change: Change, parcels: Sequence[Parcel], *, may_exist: bool, room: int | None
+) -> dict[int, JobId]:
     known = set(entries.by_job_ids(change.connection, change.number, [p.job_id for p in parcels]))
     if may_exist:
         rows = [(change.number, parcel.job_id, change.now_ms) for parcel in parcels]
@@ -81,7 +86,12 @@ def _refuse(change: Change, parcels: Sequence[Parcel], *, may_exist: bool) -> di
             refused[at] = parcel.job_id
         elif name in names:
             refused[at] = names[name]
+        elif room == 0:
+            # Its tick has not been fired.
+            refused[at] = NO_ROOM
+            continue
         else:
+            room = None if room is None else room - 1
             known.add(parcel.job_id)
             if name and _takes_name(change, parcel):
                 names[name] = parcel.job_id
@@ -166,7 +176,7 @@ def _notify_of_new(change: Change, new: Sequence[Entry]) -> None:
     if any(entry.state == "waiting" for entry in new):
         change.notify("ready")
     for entry in new:
-        change.record(_SENT[entry.state], entry.job_id, task_of(entry.head), 0, 0, 0, entry.reason)
+        change.record(SENT[entry.state], entry.job_id, task_of(entry.head), 0, 0, 0, entry.reason)
     if change.facts is not None:
         change.sent = len(change.facts)
 

@@ -1,0 +1,44 @@
+"""What an app declares about a queue."""
+
+from __future__ import annotations
+
+import msgspec
+
+from headrace.core.bounds import Overflow, check_count, check_overflow
+from headrace.core.job.constraints import Limit
+from headrace.core.queue_names import check_queue
+from headrace.core.task.rate import QUEUE_LIMIT, Rate
+from headrace.errors import ConfigError
+
+
+class QueueSettings(msgspec.Struct, frozen=True):
+    """What `app.queue(...)` sets for a queue."""
+
+    name: str
+    limit: Limit | None = None
+    """How often its jobs may start."""
+    max_length: int | None = None
+    """How many jobs it may hold that have not ended."""
+    overflow: Overflow = "reject"
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        rate: object = None,
+        burst: object = None,
+        max_length: object = None,
+        overflow: Overflow = "reject",
+    ) -> QueueSettings:
+        check_queue("queue name", name)
+        where = f"queue {name!r}: "
+        if burst is not None and rate is None:
+            raise ConfigError(f"{where}burst= needs rate=")
+        most = None if max_length is None else check_count(f"{where}max_length", max_length)
+        check_overflow(where, overflow, most, "queue")
+        limit = None if rate is None else Rate.of(where, rate, burst).limit(QUEUE_LIMIT)
+        return cls(name, limit, most, overflow)
+
+    @property
+    def says_anything(self) -> bool:
+        return self.limit is not None or self.max_length is not None

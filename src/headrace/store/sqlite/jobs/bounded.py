@@ -1,0 +1,79 @@
+"""Adding jobs to a queue that may hold only so many."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.store.sqlite import entries
+from headrace.store.sqlite.jobs import completion
+from headrace.store.sqlite.jobs.constrained import SENT, append_constrained
+from headrace.store.values import NO_ROOM
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.core.job.ids import JobId
+    from headrace.core.job.parcel import Parcel
+    from headrace.store.sqlite.change import Change
+    from headrace.store.values import QueueBound
+
+# Each state has an index of its own.
+_LIVE = " + ".join(
+    f"(SELECT count(*) FROM jobs WHERE queue = :queue AND state = '{state}')"
+    for state in ("waiting", "scheduled", "running", "blocked")
+)
+_LOWEST = """
+    SELECT priority FROM jobs WHERE queue = ? AND runner = ? AND state = 'waiting'
+    ORDER BY priority LIMIT 1"""
+_OLDEST = """
+    SELECT position, id FROM jobs
+    WHERE queue = ? AND runner = ? AND priority = ? AND state = 'waiting'
+    ORDER BY position LIMIT 1"""
+_RUNNERS = (1, 2, 3)
+
+
+def append_bounded(
+    change: Change, parcels: Sequence[Parcel], *, may_exist: bool, bound: QueueBound
+) -> dict[int, JobId]:
+    """As `insert.append`, within a bound."""
+    number = change.get_or_create_number()
+    [(live,)] = change.connection.execute(f"SELECT {_LIVE}", {"queue": number}).fetchall()
+    room = max(0, bound.most - live)
+    refused = append_constrained(change, parcels, may_exist=may_exist, room=room)
+    if not bound.drops_oldest:
+        return refused
+    # One by one: a job that was just added may have to go for the next.
+    for at in [at for at, standing in refused.items() if standing == NO_ROOM]:
+        if _drop_oldest(change):
+            again = append_constrained(change, [parcels[at]], may_exist=may_exist, room=1)
+            refused.pop(at)
+            if again:
+                # One of those before it has its name.
+                refused[at] = again[0]
+    _put_sent_first(change)
+    return refused
+
+
+def _put_sent_first(change: Change) -> None:
+    """Facts of new jobs come before those of jobs that went for them: see `Change.sent`."""
+    if change.facts is not None:
+        kinds = frozenset(SENT.values())
+        new = [fact for fact in change.facts if fact[0] in kinds]
+        change.facts = new + [fact for fact in change.facts if fact[0] not in kinds]
+        change.sent = len(new)
+
+
+def _drop_oldest(change: Change) -> bool:
+    """Cancel the job that has waited longest among those of the lowest priority; whether there was
+    one."""
+    lowest: list[tuple[int, int, int]] = []
+    for runner in _RUNNERS:
+        found = change.connection.execute(_LOWEST, (change.number, runner)).fetchone()
+        if found is not None:
+            chosen = (change.number, runner, found[0])
+            lowest.append((found[0], *change.connection.execute(_OLDEST, chosen).fetchone()))
+    if not lowest:
+        return False
+    _, _, id = min(lowest)
+    completion.cancel(change, [entries.by_ids(change.connection, [id])[id]])
+    return True
