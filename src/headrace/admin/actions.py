@@ -189,7 +189,11 @@ class ActionRecorder:
         _, late = await asyncio.wait({keeping}, timeout=_GRACE)
         if late:
             keeping.cancel()
-            log.warning("what %s did could not be recorded in time", self._actor)
+            log.warning(
+                "what %s did could not be recorded in time",
+                self._actor,
+                extra={"actor": self._actor},
+            )
 
     async def _keep(
         self, action: PendingAction, action_log: ActionLog, *, finished: bool = True
@@ -197,7 +201,12 @@ class ActionRecorder:
         try:
             await self._write(await action_log.store(), action, action_log.keep, finished)
         except Exception as error:
-            log.warning("what %s did could not be recorded: %s", self._actor, error)
+            log.warning(
+                "what %s did could not be recorded: %s",
+                self._actor,
+                error,
+                extra={"actor": self._actor, "error": str(error)},
+            )
 
     async def _write(
         self, store: Store, action: PendingAction, keep: float, finished: bool

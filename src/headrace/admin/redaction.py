@@ -147,6 +147,7 @@ class Hooked(Redaction):
             log.error(
                 "redact failed for a job of task %r (%s); nothing is shown",
                 *(task, type(error).__name__),
+                extra={"task": task},
             )
             return _FAILURE
         return value

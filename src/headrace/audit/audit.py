@@ -135,10 +135,16 @@ class Trail:
             then,
             kind,
             text,
+            extra={"audit": self.audit.name, "count": self._unsaid},
         )
         self._unsaid = 0
 
     def close(self) -> None:
         self._sink.close()
         if self._unsaid:
-            log.error("%d more could not be written to %s", self._unsaid, self.audit.name)
+            log.error(
+                "%d more could not be written to %s",
+                self._unsaid,
+                self.audit.name,
+                extra={"audit": self.audit.name, "count": self._unsaid},
+            )

@@ -86,7 +86,11 @@ def _server_at(
 
         def process_request(self, request: Any, client_address: Any) -> None:
             if not self._room.acquire(blocking=False):
-                log.warning("a request from %s was refused: too many at once", client_address)
+                log.warning(
+                    "a request from %s was refused: too many at once",
+                    client_address,
+                    extra={"client": client_address},
+                )
                 self.shutdown_request(request)
                 return
             super().process_request(request, client_address)
@@ -99,7 +103,12 @@ def _server_at(
 
         def handle_error(self, request: Any, client_address: Any) -> None:
             # The client has gone before the answer, which is not worth a warning.
-            log.debug("a request from %s was not answered", client_address, exc_info=True)
+            log.debug(
+                "a request from %s was not answered",
+                client_address,
+                exc_info=True,
+                extra={"client": client_address},
+            )
 
     class BoundHandler(_RequestHandler):
         by_path = endpoints
@@ -153,7 +162,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
         try:
             return endpoint({name.lower(): it for name, it in self.headers.items()})
         except Exception:
-            log.exception("%s could not be answered", self.path)
+            log.exception("%s could not be answered", self.path, extra={"path": self.path})
             return HttpResponse(b"this could not be answered: see the log\n", status=500)
 
     def _send(self, response: HttpResponse, *, with_body: bool = True) -> None:
@@ -167,7 +176,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
             self.wfile.write(response.body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        log.debug(format, *args)
+        log.debug(format, *args, extra={"client": self.client_address})
 
 
 class AllowedHosts:

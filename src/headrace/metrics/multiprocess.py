@@ -75,7 +75,11 @@ class TotalsWriter:
             # The parent may be gone, and the folder with it. This thread must go on: a parent
             # takes a process that stops writing for dead.
             if repr(error) != self._last_error:
-                log.warning("the totals cannot be written for the metrics: %r", error)
+                log.warning(
+                    "the totals cannot be written for the metrics: %r",
+                    error,
+                    extra={"error": repr(error)},
+                )
             self._last_error = repr(error)
 
 

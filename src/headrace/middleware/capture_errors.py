@@ -39,4 +39,4 @@ class CaptureErrors(Middleware):
             try:
                 self._capture(error)
             except Exception:
-                log.exception("an error could not be captured")
+                log.exception("an error could not be captured", extra={"error": repr(error)})

@@ -114,7 +114,9 @@ def _received(
         try:
             one.received(received)
         except Exception:
-            log.exception("%s.received failed", type(one).__name__)
+            log.exception(
+                "%s.received failed", type(one).__name__, extra={"middleware": type(one).__name__}
+            )
 
 
 def entered(middleware: Sequence[Middleware], run: CurrentRun) -> ExitStack:

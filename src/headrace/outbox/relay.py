@@ -175,7 +175,7 @@ class Relay:
         log.warning(
             "row %d of the outbox, for %r, was refused (attempt %d) and is %s: %s",
             row.position, destination, attempt, then, error_text(error),
-        )  # fmt: skip
+        extra={"queue": destination, "row": row.position, "attempt": attempt},)  # fmt: skip
         return 0
 
     async def _one_by_one(self, destination: str, rows: Sequence[OutboxRow]) -> int:
@@ -214,11 +214,16 @@ class _Backoff:
     def hold(self, destination: str, error: HeadraceError) -> None:
         pause = self._pause.get(destination, 0.0)
         if not pause:
-            log.warning("the outbox holds back rows for %r: %s", destination, error)
+            log.warning(
+                "the outbox holds back rows for %r: %s",
+                destination,
+                error,
+                extra={"queue": destination, "error": str(error)},
+            )
         self._pause[destination] = min(max(pause * 2, _FIRST_PAUSE), _LONGEST_PAUSE)
         self._until[destination] = time.monotonic() + self._pause[destination]
 
     def let_go(self, destination: str) -> None:
         if self._pause.pop(destination, 0.0):
             del self._until[destination]
-            log.warning("the outbox sends to %r again", destination)
+            log.warning("the outbox sends to %r again", destination, extra={"queue": destination})

@@ -27,6 +27,7 @@ class Oddities:
         log.warning(
             "%s is not what it should be, and is passed over: %s; correct or delete it",
             *(name, problem),
+            extra={"odd": name},
         )
 
     def texts(self, where: str, names: Iterable[bytes]) -> list[str]:

@@ -114,7 +114,7 @@ class Observer:
         kind = what.partition(":")[0]
         if (hook, kind) not in self._blamed:
             self._blamed.add((hook, kind))
-            log.error("the error hook %r %s; logged once", hook, what)
+            log.error("the error hook %r %s; logged once", hook, what, extra={"hook": repr(hook)})
 
 
 def unobserved(scope: str, error: BaseException, details: dict[str, Any]) -> None:

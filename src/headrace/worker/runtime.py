@@ -227,5 +227,7 @@ async def all_of(works: Iterable[Awaitable[None]]) -> int:
     results = await asyncio.gather(*works, return_exceptions=True)
     errors = [result for result in results if isinstance(result, BaseException)]
     for error in errors:
-        log.error("a part of the worker did not end well", exc_info=error)
+        log.error(
+            "a part of the worker did not end well", exc_info=error, extra={"error": repr(error)}
+        )
     return len(errors)

@@ -46,7 +46,7 @@ class StoreWait:
                 self._say(str(error))
             else:
                 if self._said:
-                    log.warning("the store is there")
+                    log.warning("the store is there", extra={"error": self._said})
                     self._said = ""
                 return result
             await self._rest()
@@ -56,7 +56,7 @@ class StoreWait:
         now = time.monotonic()
         if trouble != self._said or now >= self._say_again_at:
             self._said, self._say_again_at = trouble, now + _SAY_EVERY
-            log.warning("the worker waits for its store: %s", trouble)
+            log.warning("the worker waits for its store: %s", trouble, extra={"error": trouble})
 
     async def _rest(self) -> None:
         self._pause = longer_pause(self._pause)

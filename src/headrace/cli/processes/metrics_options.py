@@ -134,4 +134,8 @@ def _serve(endpoints: Endpoints, place: Place) -> None:
 
     exposition = ExpositionServer(place.host, place.port, endpoints.by_path, place.allowed)
     exposition.start()
-    log.info("metrics are at %s/metrics, health at /healthz and /readyz", exposition.url)
+    log.info(
+        "metrics are at %s/metrics, health at /healthz and /readyz",
+        exposition.url,
+        extra={"url": exposition.url},
+    )

@@ -63,7 +63,7 @@ def _exit_code(worker: Worker) -> int:
     except HeadraceError as error:
         complain(str(error))
     except BaseException:
-        log.exception("the worker crashed")
+        log.exception("the worker crashed", extra={"worker": worker.name, "exit_code": CRASHED})
     return CRASHED
 
 
@@ -80,12 +80,18 @@ def _to_the_end(
             if main.done():
                 return main.result()
             log.error(
-                "a task beside the jobs raised %s; the worker goes on", repr(error), exc_info=error
+                "a task beside the jobs raised %s; the worker goes on",
+                repr(error),
+                exc_info=error,
+                extra={"error": repr(error)},
             )
         except RuntimeError:
             if main.done() or loop.is_closed():
                 raise
-            log.error("a job, or what it left behind, stopped the event loop; the worker goes on")
+            log.error(
+                "a job, or what it left behind, stopped the event loop; the worker goes on",
+                extra={"crashed": False},
+            )
 
 
 def _event_loop() -> asyncio.AbstractEventLoop:
@@ -133,7 +139,10 @@ class Watchdog:
         self._stop_requested.wait()
         self._hurried.wait(self._drain)
         time.sleep(self._grace)
-        log.error("the event loop is blocked and the worker cannot end; its jobs will run again")
+        log.error(
+            "the event loop is blocked and the worker cannot end; its jobs will run again",
+            extra={"exit_code": TOO_LATE},
+        )
         self._end()
 
 

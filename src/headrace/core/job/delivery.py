@@ -36,6 +36,8 @@ class LeasedDelivery:
     """For the record of events; zero where the function was not entered."""
     recorded_ms = 0
     """`started_ms` of a run whose start is in the events already; that is zero then."""
+    loss_logged = False
+    """Whether the log says that another worker has it now."""
     on_outcome: Callable[[Outcome], None] | None = None
     """Called with the outcome before it is written; set by middleware."""
 

@@ -109,7 +109,11 @@ class CommitListener:
         try:
             await asyncio.to_thread(_listen, listener.connection, channel)
         except Exception as error:
-            log.warning("the outbox relay cannot listen, and polls instead: %s", error)
+            log.warning(
+                "the outbox relay cannot listen, and polls instead: %s",
+                error,
+                extra={"error": str(error)},
+            )
             listener.close()
             return None
         return cls(listener, wake)

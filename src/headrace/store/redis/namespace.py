@@ -173,7 +173,12 @@ class RedisNamespace:
             for pattern in keys.patterns:
                 await self._forget_all(pattern, keys)
         except Refused as error:
-            log.info("traces of jobs of queue %r are left, and expire: %s", keys.queue, error)
+            log.info(
+                "traces of jobs of queue %r are left, and expire: %s",
+                keys.queue,
+                error,
+                extra={"queue": keys.queue},
+            )
 
     async def _forget_all(self, pattern: str, keys: QueueKeys) -> None:
         links, cursor = self.links(), b""

@@ -130,7 +130,12 @@ class RedisUpkeep:
                 messages.append(_message(id, fields))
             except (KeyError, ValueError):
                 # Its receiver is unknown: it must not hold up the others for ever.
-                log.error("a message of queue %r cannot be read, and is dropped: %r", queue, fields)
+                log.error(
+                    "a message of queue %r cannot be read, and is dropped: %r",
+                    queue,
+                    fields,
+                    extra={"queue": queue},
+                )
                 odd.append(id.decode())
         if odd:
             await script_stubs.ack_flow_messages(self._upkeep, self._store.keys(queue), entries=odd)
@@ -157,12 +162,13 @@ class RedisUpkeep:
         self._waking.discard(waking)
         if not waking.cancelled() and (error := waking.exception()) is not None:
             # The wait ends by itself, a little later.
-            log.debug("a read could not be woken: %s", error)
+            log.debug("a read could not be woken: %s", error, extra={"error": str(error)})
 
     async def _make_anew(self) -> None:
         log.warning(
             "the streams or consumer groups of %s were deleted (FLUSHALL?); they are created again",
             ", ".join(self._sources),
+            extra={"queues": list(self._sources)},
         )
         await self._reading.prepare()
 

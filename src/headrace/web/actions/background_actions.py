@@ -85,5 +85,5 @@ async def _flash_of(verb: str, work: Awaitable[str]) -> FlashMessage:
     except HeadraceError as error:
         return FlashMessage(f"Not done: {error}", "bad")
     except Exception:
-        log.exception("the action %r failed", verb)
+        log.exception("the action %r failed", verb, extra={"action": verb})
         return FlashMessage("Not done: an error inside the dashboard, see its log.", "bad")

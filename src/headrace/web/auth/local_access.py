@@ -109,6 +109,7 @@ class LocalAccess:
                 "the dashboard needs its token: open %s://%s%s/?token=%s (or choose a token "
                 "with HEADRACE_DASHBOARD_TOKEN)",
                 *(request.url.scheme, host, root, quote(self.token, safe="")),
+                extra={"host": host},
             )
 
 

@@ -96,7 +96,12 @@ class PasswordAccess:
             )
         user = await self._check_queues[device is not None].check(name, password)
         if user is None:
-            log.warning("a wrong name or password was given, for %r from %s", name[:100], address)
+            log.warning(
+                "a wrong name or password was given, for %r from %s",
+                name[:100],
+                address,
+                extra={"user": name[:100], "client": address},
+            )
         else:
             guess.was_right()
         return user
@@ -108,6 +113,7 @@ class PasswordAccess:
             log.warning(
                 "passwords for %r from %s are not checked: too many were wrong",
                 *(name[:100], address),
+                extra={"user": name[:100], "client": address},
             )
 
     def session(self, user: User) -> str:

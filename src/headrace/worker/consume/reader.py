@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from itertools import count
@@ -18,9 +17,8 @@ from headrace.middleware.nesting import OnRead
 from headrace.store.contract import Consumer, reclaim_every
 from headrace.worker.consume.places import Places
 from headrace.worker.consume.reclaimer import Reclaimer
+from headrace.worker.logs.leases import report_lost
 from headrace.worker.service import Service
-
-log = logging.getLogger("headrace.worker")
 
 _WAIT = 5.0
 _UNBLOCK_EVERY = 0.05
@@ -157,9 +155,7 @@ class QueueReader(Service):
         while True:
             asked = self._monotonic()
             if lost := set(await self._consumer.renew(deliveries)):
-                log.warning(
-                    "%d job(s) came later than their lease; they are left to others", len(lost)
-                )
+                report_lost(lost)
                 deliveries = [each for each in deliveries if each not in lost]
             if self._monotonic() - asked < self._lease / 2:
                 return deliveries

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -12,6 +11,7 @@ from headrace.core.job.capacity import Capacity
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.errors import StoreError, StoreUnavailable
 from headrace.store.contract import Upkeep, reclaim_every
+from headrace.worker.logs.leases import report_taken
 
 log = logging.getLogger("headrace.worker")
 
@@ -83,19 +83,10 @@ class Reclaimer:
                     found += await self._reclaimed(queue, room - len(found), free, capacity)
         free = mine and not self._last_chance.is_among(found)
         self._next_at = time.monotonic() + self._rest(len(found) >= room, free)
-        self._report(Counter(delivery.queue for delivery in found if delivery.count > 1))
-        return found
-
-    def _report(self, again: Counter[str]) -> None:
-        for queue, count in again.items():
-            log.warning(
-                "took over %d job(s) of queue %r whose workers died, lost their lease, or dropped "
-                "them without settling",
-                *(count, queue),
-                extra={"queue": queue},
-            )
+        for queue, count in report_taken(found).items():
             if self._redelivered is not None:
                 self._redelivered(queue, count)
+        return found
 
     async def _reclaimed(
         self, queue: str, room: int, last_chance: bool, capacity: Capacity | None
@@ -110,7 +101,11 @@ class Reclaimer:
             # One queue's trouble must not keep the reader from the others.
             if str(error) != self._trouble:
                 self._trouble = str(error)
-                log.warning("abandoned jobs of queue %r cannot be looked for: %s", queue, error)
+                log.warning(
+                    "abandoned jobs of queue %r cannot be looked for: %s",
+                    *(queue, error),
+                    extra={"queue": queue, "error": str(error)},
+                )
             return []
 
     def _rest(self, full: bool, free: bool) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -15,9 +14,8 @@ from headrace.store.contract import Consumer, Settlement
 from headrace.store.values import IdempotencyKey
 from headrace.worker.consume import refusals
 from headrace.worker.logs.failure_log import FailureLog
+from headrace.worker.logs.leases import report_lost
 from headrace.worker.service import Service
-
-log = logging.getLogger("headrace.worker")
 
 _CLOCK = SystemClock()
 _IDLE = 3600.0
@@ -174,12 +172,7 @@ class Settler(Service):
 
     def _report(self, lost: list[LeasedDelivery]) -> None:
         self.lost_leases += len(lost)
-        for delivery in lost:
-            log.warning(
-                "lease lost: job %s of queue %r is no longer this worker's; its outcome is dropped",
-                *(delivery.id_text, delivery.queue),
-                extra=delivery.fields,
-            )
+        report_lost(lost)
 
 
 class _SettlementBatch:

@@ -83,13 +83,17 @@ class Gauge:
             self._in_trouble(repr(error))
             return None
         if self._trouble:
-            log.warning("the backlog can be read again")
+            log.warning("the backlog can be read again", extra={"error": self._trouble})
             self._trouble = ""
         return survey
 
     def _in_trouble(self, trouble: str) -> None:
         if trouble != self._trouble:
-            log.warning("the backlog cannot be read, all stays as it is: %s", trouble)
+            log.warning(
+                "the backlog cannot be read, all stays as it is: %s",
+                trouble,
+                extra={"error": trouble},
+            )
         self._trouble = trouble
 
     async def _note(self, processes: Scaled | None) -> None:

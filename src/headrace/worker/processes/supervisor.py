@@ -119,8 +119,10 @@ class Supervisor:
                     self._apply_control(number)
             if self._gauge is not None:
                 self._gauge.stop()
-        log.info("supervisor ended with exit code %d: %s", self.exit_code, self._summary())
-        return self.exit_code
+        code = self.exit_code
+        said = "supervisor ended with exit code %d: %s"
+        log.info(said, code, self._summary(), extra={"exit_code": code})
+        return code
 
     def _apply_control(self, number: int) -> None:
         # A terminal that is closed may say so twice, which is no wish to hurry.
@@ -159,7 +161,7 @@ class Supervisor:
         loads = survey.loads(self.active, self._is_ours)
         decision = self.scaler.decide(self._monotonic(), *loads)
         if decision.reason:
-            log.info("worker processes: %s", decision.why)
+            log.info("worker processes: %s", decision.why, extra={"target": decision.target})
             self._resize(decision.target, survey)
 
     def _is_ours(self, worker: WorkerRecord) -> bool:
@@ -175,7 +177,8 @@ class Supervisor:
         for seat in sorted(self._seats, key=busyness)[: len(self._seats) - target]:
             self._seats.remove(seat)
             if seat.process is not None:
-                log.info("worker process %d is asked to stop", seat.process.pid)
+                pid = seat.process.pid
+                log.info("worker process %d is asked to stop", pid, extra={"pid": pid})
                 seat.process.send_signal(signal.SIGTERM)
                 self._leaving.append(seat.process)
 
@@ -188,12 +191,13 @@ class Supervisor:
             seat.process = self._start()
         except OSError as error:
             pause = self._postpone(seat, lived=0.0)
-            log.error("no worker process can be started: %s; next try in %g s", error, pause)
+            said = "no worker process can be started: %s; next try in %g s"
+            log.error(said, error, pause, extra={"error": str(error)})
             return
         seat.started_at = now
         self._pids.add(seat.process.pid)
         self.breaker.started(now)
-        log.info("worker process %d started", seat.process.pid)
+        log.info("worker process %d started", seat.process.pid, extra={"pid": seat.process.pid})
 
     def _note_ends(self) -> None:
         for seat in self._seats:
@@ -214,18 +218,26 @@ class Supervisor:
             self._note_asked_end(pid, code)
         elif code == _WRONG_USE and not self._proven:
             self._codes.append(code)
-            log.error("worker process %d %s at its start; giving up", pid, how_it_ended(code))
+            log.error(
+                "worker process %d %s at its start; giving up",
+                pid,
+                how_it_ended(code),
+                extra={"pid": pid, "exit_code": code},
+            )
             self.stop()
         else:
             pause = self._postpone(seat, lived)
             log.warning(
                 "worker process %d %s after %.1f s; a new one starts in %g s",
                 *(pid, how_it_ended(code), lived, pause),
+                extra={"pid": pid, "exit_code": code},
             )
 
     def _note_asked_end(self, pid: int, code: int) -> None:
         self._codes.append(code)
-        log.info("worker process %d %s", pid, how_it_ended(code))
+        log.info(
+            "worker process %d %s", pid, how_it_ended(code), extra={"pid": pid, "exit_code": code}
+        )
 
     def _postpone(self, seat: _Seat, lived: float) -> float:
         was = self.breaker.state
@@ -242,6 +254,7 @@ class Supervisor:
                     "%d worker processes died soon after their start; until a new one lives for "
                     "%g s, no other is started, and one is kept going",
                     *(QUICK_DEATHS, SURVIVAL),
+                    extra={"count": QUICK_DEATHS},
                 )
         return pause
 

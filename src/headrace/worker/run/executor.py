@@ -217,7 +217,7 @@ class Executor:
             try:
                 run.delivery.on_outcome(run.outcome)
             except Exception:
-                log.exception("a when_settled callback of a middleware failed")
+                log.exception("a when_settled callback of a middleware failed", extra=run.fields)
         self._policy.decided(run)
 
     # Other ways to an outcome

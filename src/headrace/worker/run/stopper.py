@@ -12,6 +12,7 @@ from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import RELEASED, Outcome, task_gate
 from headrace.store.values import Control
+from headrace.worker.logs.leases import report_lost
 from headrace.worker.run.batcher import BatchRun
 from headrace.worker.run.in_flight import InFlight
 from headrace.worker.run.manual_ack import why_too_late
@@ -70,16 +71,13 @@ class Stopper:
 
     def lose(self, deliveries: Sequence[LeasedDelivery]) -> None:
         """End the runs of jobs that another worker has now; their outcomes are not written."""
-        gone = set(deliveries)
+        gone, here = set(deliveries), []
         for run, batch_or_run in self._all():
             if run.delivery in gone and not run.lease_lost:
                 run.lease_lost = True
                 self._end(run, batch_or_run)
-                log.warning(
-                    "lease lost while job %s was running here",
-                    run.delivery.id_text,
-                    extra=run.fields,
-                )
+                here.append(run.delivery)
+        report_lost(here)
 
     def apply_control(self, queue: str, control: Control) -> set[JobId]:
         """End the jobs that people have cancelled, and hold back those of paused tasks. Returns the

@@ -89,6 +89,7 @@ class Consumers(Generic[L]):
                 "a consumer of %s is broken after %d crashes; a new one starts in %g s",
                 *(self.workload.name, loop.tally.crashes, pause),
                 exc_info=loop.failure,
+                extra={"subscription": self.workload.name},
             )
         return broken
 
@@ -116,6 +117,7 @@ class Consumers(Generic[L]):
                 "%d consumers of %s broke soon after their start; until a new one lives for %g s, "
                 "no other is started, and one is kept going",
                 *(QUICK_DEATHS, self.workload.name, SURVIVAL),
+                extra={"subscription": self.workload.name},
             )
         return pause
 
@@ -210,6 +212,7 @@ class Autoscaler(Service):
             "the consumers of %s could not be looked after; none is started for %g s",
             *(name, pause),
             exc_info=error,
+            extra={"subscription": name},
         )
         self.observe(self.scope, error, {"subscription": name, "crashed": True})
 
@@ -218,7 +221,12 @@ class Autoscaler(Service):
         loads = survey.loads(consumers.active, self._is_here)
         decision = consumers.scaler.decide(self._monotonic(), *loads)
         if decision.reason:
-            log.info("consumers of %s: %s", consumers.workload.name, decision.why)
+            log.info(
+                "consumers of %s: %s",
+                consumers.workload.name,
+                decision.why,
+                extra={"subscription": consumers.workload.name},
+            )
 
     def _is_here(self, worker: WorkerRecord) -> bool:
         return worker.name == self._worker
@@ -237,7 +245,9 @@ class Autoscaler(Service):
         self._draining.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.crashes += 1
-            log.error("a consumer could not be drained", exc_info=error)
+            log.error(
+                "a consumer could not be drained", exc_info=error, extra={"error": repr(error)}
+            )
 
 
 def autoscaler_of(

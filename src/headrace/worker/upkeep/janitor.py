@@ -59,5 +59,10 @@ class Janitor(Service):
                 if await self._store.remove(name, unused_for=self._unused_for) == 0:
                     removed.append(name)
         if removed:
-            log.info("forgot %d queues that nobody used: %s", len(removed), ", ".join(removed[:20]))
+            log.info(
+                "forgot %d queues that nobody used: %s",
+                len(removed),
+                ", ".join(removed[:20]),
+                extra={"queues": removed[:20], "count": len(removed)},
+            )
         return removed

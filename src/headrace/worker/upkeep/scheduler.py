@@ -71,7 +71,10 @@ class Scheduler(Service):
         records = await self._store.kv_all(SPACE)
         self._read_at = self._monotonic()
         if await self._was_emptied(records):
-            log.warning("the schedules are gone (FLUSHALL?); those in code are made again")
+            log.warning(
+                "the schedules are gone (FLUSHALL?); those in code are made again",
+                extra={"schedules": len(self._declared)},
+            )
             self._to_declare = list(self._declared)
             self._planned.clear()
             return 0.0
@@ -159,13 +162,20 @@ class Scheduler(Service):
             return
         if left_out:
             log.warning(
-                "schedule %r missed over %d ticks: the oldest are left out", name, MOST_MISSED
+                "schedule %r missed over %d ticks: the oldest are left out",
+                name,
+                MOST_MISSED,
+                extra={"schedule": name},
             )
         if record.reserved:
             record = await self._send(name, record, now_ms)
             held = await self._write(name, held, record)
         else:
-            log.warning("schedule %r was not fired in time: it waits for its next tick", name)
+            log.warning(
+                "schedule %r was not fired in time: it waits for its next tick",
+                name,
+                extra={"schedule": name},
+            )
         if held is not None:
             self._planned[name] = (held, await self._next_tick(name, held))
 
@@ -181,10 +191,10 @@ class Scheduler(Service):
             self._is_new_trouble(name, str(error))
             return record.failed(str(error))
         for why in refused:
-            if isinstance(why, QueueFull):
-                log.warning("schedule %r: a tick is left out: %s", name, why)
-            else:
-                log.warning("schedule %r: middleware refused the job of a tick: %r", name, why)
+            full = isinstance(why, QueueFull)
+            what = "a tick is left out" if full else "middleware refused the job of a tick"
+            said = str(why) if full else repr(why)
+            log.warning("schedule %r: %s: %s", name, what, said, extra={"schedule": name})
         if not refused:
             self._troubles.pop(name, None)
         return record.cleared(len(refused), str(refused[-1]) if refused else "")
@@ -201,7 +211,7 @@ class Scheduler(Service):
         if self._troubles.get(name) == problem:
             return False
         self._troubles[name] = problem
-        log.error("schedule %r does not fire: %s", name, problem)
+        log.error("schedule %r does not fire: %s", name, problem, extra={"schedule": name})
         return True
 
     def _on_change(self, _: Sequence[JobId] | None) -> None:

@@ -62,6 +62,7 @@ class Trimmer(QueuePoller):
             group,
             queue,
             _span(gone_after_ms),
+            extra={"group": group, "queue": queue},
         )
 
 
@@ -94,6 +95,7 @@ async def report_leftovers(store: Store, topics: Mapping[str, Topic[Any]]) -> No
             shards,
             # To be pasted into a shell.
             shlex.quote(topic),
+            extra={"topic": topic},
         )
 
 

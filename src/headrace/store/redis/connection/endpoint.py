@@ -111,9 +111,9 @@ class RedisEndpoint:
         if found.risks and require_durable:
             raise ConfigError(f"require_durable: {'; '.join(found.risks)} (URL {shown})")
         for risk in found.risks:
-            log.warning("Redis at %s: %s", shown, risk)
+            log.warning("Redis at %s: %s", shown, risk, extra={"store": shown})
         for sentence in found.unread:
-            log.info("Redis at %s: %s", shown, sentence)
+            log.info("Redis at %s: %s", shown, sentence, extra={"store": shown})
 
     async def describe(self, link: Link) -> Description:
         """What the server is; of a cluster, the masters that were checked last."""

@@ -79,6 +79,7 @@ class Inspection:
                     "Redis at %s: %s could not be read; it should be %d, as many as there are "
                     "replicas",
                     *(self._shown, _REPLICAS, replicas),
+                    extra={"store": self._shown},
                 )
                 return []
         return _of_replication(replicas, int(wanted), confirmed)

@@ -67,7 +67,7 @@ class PubSub:
                 await self._subscribe(link)
                 await self._receive(link)
             except StoreError as error:
-                log.debug("signals are cut off: %s", error)
+                log.debug("signals are cut off: %s", error, extra={"error": str(error)})
             finally:
                 self._link = None
                 await link.drop()

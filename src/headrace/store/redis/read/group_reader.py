@@ -156,6 +156,7 @@ class GroupReader(RedisReader):
                 "%s takes no more events from its log: too many of its own are blocked; look at "
                 "its stopped keys",
                 source.queue,
+                extra={"queue": source.queue},
             )
         source.is_full = is_full
 

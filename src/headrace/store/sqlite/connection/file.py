@@ -128,6 +128,7 @@ class DatabaseFile:
             "%s; what the path names now is opened in its place%s",
             text,
             "" if self._is_same else _ENDED,
+            extra={"path": str(self.path)},
         )
 
     def _has_other_log(self) -> bool:
@@ -155,14 +156,24 @@ class DatabaseFile:
             connection = schema.connect(self.path)
         except StoreError as error:
             if str(error) != str(self.trouble):
-                log.warning("%s cannot be opened again: %s", self.path, error)
+                log.warning(
+                    "%s cannot be opened again: %s",
+                    self.path,
+                    error,
+                    extra={"path": str(self.path)},
+                )
             self.trouble = error
             return False
         self.generation += not self._is_same
         connection.generation = self.generation
         self.connection = connection
         self._learn()
-        log.warning("%s is open again%s", self.path, "" if self._seen else ", as a new, empty file")
+        log.warning(
+            "%s is open again%s",
+            self.path,
+            "" if self._seen else ", as a new, empty file",
+            extra={"path": str(self.path)},
+        )
         return True
 
     def _state(self) -> tuple[int, ...] | None:
@@ -190,6 +201,7 @@ class DatabaseFile:
                 "the write-ahead log of %s has grown to %d MiB: someone has been reading the file "
                 "in one transaction for long, and it cannot be cut until that ends",
                 *(self.path, size >> 20),
+                extra={"path": str(self.path)},
             )
 
 

@@ -128,7 +128,7 @@ class DatabaseThread:
             changed = self._file.tend()
         except Exception:
             # Whatever it is: without this thread, no request would be answered any more.
-            log.exception("%s cannot be looked after", self._where)
+            log.exception("%s cannot be looked after", self._where, extra={"store": self._where})
             return
         if changed:
             self._connection = self._file.connection or self._connection
@@ -176,7 +176,12 @@ class DatabaseThread:
             committed = self._was_committed()
             if committed:
                 # The error came after the commit: reported as failed, it would be done again.
-                log.warning("%s: a commit was done, though it failed: %s", self._where, error)
+                log.warning(
+                    "%s: a commit was done, though it failed: %s",
+                    self._where,
+                    error,
+                    extra={"store": self._where},
+                )
                 return notifications
             self._undo(requests, error, unknown=committed is None)
             return []
