@@ -21,8 +21,8 @@ def shares(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     asked: list[int] = []
     share = QueueReader._share
 
-    def noted(self: QueueReader) -> int:
-        asked.append(share(self))
+    def noted(self: QueueReader, came: int = 0) -> int:
+        asked.append(share(self, came))
         return asked[-1]
 
     monkeypatch.setattr(QueueReader, "_share", noted)

@@ -34,6 +34,11 @@ class Places:
         self._freed = asyncio.Event()
         runners.when_freed(self._look)
 
+    @property
+    def are_slots(self) -> bool:
+        """Whether slots are all that counts."""
+        return self._runner == "loop"
+
     async def wait(self) -> None:
         """Return when something can be started, or when `poke` is called."""
         await self.slots.wait()

@@ -22,6 +22,8 @@ from headrace.worker.service import Service
 
 _WAIT = 5.0
 _UNBLOCK_EVERY = 0.05
+# Fewer are handed over before the store could answer.
+_MANY = 32
 
 Ready = Callable[[], Awaitable[None]]
 """Makes sure that there is something to read from."""
@@ -80,24 +82,55 @@ class QueueReader(Service):
 
     async def step(self) -> float:
         await self._places.wait()
-        if self._settler.backlog > 2 * self._slots.total + 1000:
-            # Outcomes cannot be written: more jobs would only be run to be run again.
+        if self._is_behind:
             return 0.1
         if self._recover_at <= self._monotonic() < self._doubt_until:
             await self._take_up()
         free = self._places.free()
         if self._reclaimer is not None and free > 0 and not self.stopping:
             self.scope = "reclaim"
-            await self._bring(self._reclaimer.step(free, self._places.capacity(free)))
+            reclaiming = self._reclaimer.step(free, self._places.capacity(free))
+            self._hand_over(await self._came(reclaiming, self._asked()))
             self.scope = "read"
         if self._places.room() > 0 and not self.stopping:
-            wait = min(_WAIT, self._reclaimer.due_in) if self._reclaimer else _WAIT
-            share = self._share()
-            await self._bring(self._fetch(share, wait), share)
+            await self._read()
         return 0.0
 
-    async def _fetch(self, limit: int, wait: float) -> list[LeasedDelivery]:
+    async def _read(self) -> None:
+        """Read; while there is plenty, ask for the next ones before these are handed over, so that
+        the store looks for them meanwhile."""
+        share = self._share()
+        deliveries = await self._came(self._fetch(share), self._asked(), share)
+        while len(deliveries) >= max(share // 2, _MANY) and self._may_read_on(len(deliveries)):
+            share = self._share(len(deliveries))
+            asked = self._asked()
+            ahead = asyncio.create_task(self._fetch(share), name="headrace-reader-ahead")
+            try:
+                # The request leaves now.
+                await asyncio.sleep(0)
+                self._hand_over(deliveries)
+                deliveries = await self._came(ahead, asked, share)
+            finally:
+                ahead.cancel()
+        self._hand_over(deliveries)
+
+    def _may_read_on(self, came: int) -> bool:
+        """Whether nothing but a read is due when `came` are handed over, and there is room for
+        more. What is counted by thread or process counts only once it is handed over."""
+        if self.stopping or not self._places.are_slots or self._places.room() <= came:
+            return False
+        upkeep = self._reclaimer is not None and self._reclaimer.due_in <= 0
+        doubtful = self._monotonic() < self._doubt_until
+        return not (upkeep or doubtful or self._is_behind)
+
+    @property
+    def _is_behind(self) -> bool:
+        """Outcomes cannot be written: more jobs would only be run to be run again."""
+        return self._settler.backlog > 2 * self._slots.total + 1000
+
+    async def _fetch(self, limit: int) -> list[LeasedDelivery]:
         """A read, which ends early if more can be started than it asks for."""
+        wait = min(_WAIT, self._reclaimer.due_in) if self._reclaimer else _WAIT
         capacity = self._places.capacity(limit)
         if capacity is None or min(capacity.thread, capacity.process) > 0:
             return await self._consumer.fetch(limit, wait, capacity)
@@ -114,8 +147,18 @@ class QueueReader(Service):
                 await self._consumer.wake()
             await asyncio.sleep(_UNBLOCK_EVERY)
 
-    async def _bring(self, reading: Awaitable[Sequence[LeasedDelivery]], share: int = 0) -> None:
-        began_ns, began = time.time_ns(), self._monotonic()
+    def _asked(self) -> tuple[int, float]:
+        """When a read begins: by the time of day, in ns, and by the monotonic clock."""
+        return time.time_ns(), self._monotonic()
+
+    async def _came(
+        self,
+        reading: Awaitable[Sequence[LeasedDelivery]],
+        asked: tuple[int, float],
+        share: int = 0,
+    ) -> Sequence[LeasedDelivery]:
+        """What a read brings that is still this worker's."""
+        began_ns, began = asked
         deliveries = await reading
         if share:
             self._places.learn(self._monotonic() - began, asked=share, came=len(deliveries))
@@ -125,14 +168,14 @@ class QueueReader(Service):
             deliveries = await self._still_held(deliveries)
         if self._on_read is not None and deliveries:
             self._on_read(deliveries, began_ns)
-        self._hand_over(deliveries)
+        return deliveries
 
-    def _share(self) -> int:
-        """How many jobs to ask for: at most half of what the worker can hold, so that one half runs
-        while the other is read, plus what a batch can take."""
+    def _share(self, came: int = 0) -> int:
+        """How many jobs to ask for after `came`: at most half of what the worker can hold, so that
+        one half runs while the other is read, plus what a batch can take."""
         slots = self._slots
         half = max(1, (slots.total + slots.ahead) // 2)
-        return min(self._places.room(), half) + slots.batch_extra
+        return min(self._places.room() - came, half) + slots.batch_extra
 
     async def recover(self) -> None:
         self.scope = "read"
