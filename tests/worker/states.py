@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -35,12 +36,15 @@ class AtOnce:
     """Counts the runs that are inside of it: now, at the most, and those that have ended."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self.now = self.most = self.ended = 0
 
     def __enter__(self) -> None:
-        self.now += 1
-        self.most = max(self.most, self.now)
+        with self._lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
 
     def __exit__(self, *_: object) -> None:
-        self.now -= 1
-        self.ended += 1
+        with self._lock:
+            self.now -= 1
+            self.ended += 1

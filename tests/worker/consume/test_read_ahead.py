@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 
 import pytest
@@ -76,6 +77,74 @@ async def test_functions_that_wait_stay_within_the_slots(app: Headrace) -> None:
     async with app.worker(concurrency=SLOTS):
         await until(lambda: runs.ended == QUICK)
     assert 1 < runs.most <= SLOTS
+
+
+async def test_quick_plain_functions_are_read_by_the_hundred(
+    app: Headrace, shares: list[int]
+) -> None:
+    ran: Counter[int] = Counter()
+    runs = AtOnce()
+
+    @app.task(result_ttl=0)
+    def quick(number: int) -> None:
+        with runs:
+            ran[number] += 1
+
+    await app.enqueue_many(quick.call(number) for number in range(QUICK))
+    async with app.worker(concurrency=SLOTS, threads=2):
+        await until(lambda: runs.ended == QUICK)
+    assert max(shares) > SLOTS
+    assert runs.most <= 2
+    assert set(ran.values()) == {1}
+
+
+async def test_functions_on_the_loop_and_in_threads_share_the_slots(app: Headrace) -> None:
+    runs = AtOnce()
+
+    @app.task(result_ttl=0)
+    def plain(number: int) -> None:
+        with runs:
+            if number % 3 == 0:
+                time.sleep(0.001)
+
+    @app.task(result_ttl=0)
+    async def waiting(number: int) -> None:
+        with runs:
+            if number % 5 == 0:
+                await asyncio.sleep(0.001)
+
+    for start in range(0, QUICK, 50):
+        numbers = range(start, start + 50)
+        await app.enqueue_many(plain.call(number) for number in numbers)
+        await app.enqueue_many(waiting.call(number) for number in numbers)
+    async with app.worker(concurrency=SLOTS, threads=SLOTS - 1):
+        await until(lambda: runs.ended == 2 * QUICK)
+    assert 1 < runs.most <= SLOTS
+
+
+async def test_plain_functions_begin_while_those_on_the_loop_have_most_slots(
+    app: Headrace,
+) -> None:
+    ran: Counter[int] = Counter()
+    begun, go_on = 0, asyncio.Event()
+
+    @app.task(result_ttl=0)
+    def plain(number: int) -> None:
+        ran[number] += 1
+
+    @app.task(result_ttl=0)
+    async def waiting() -> None:
+        nonlocal begun
+        begun += 1
+        await go_on.wait()
+
+    await app.enqueue_many(waiting.call() for _ in range(SLOTS - 1))
+    async with app.worker(concurrency=SLOTS, threads=1):
+        await until(lambda: begun == SLOTS - 1)
+        await app.enqueue_many(plain.call(number) for number in range(QUICK))
+        await until(lambda: len(ran) == QUICK)
+        go_on.set()
+    assert set(ran.values()) == {1}
 
 
 async def test_what_was_read_too_early_goes_back_to_others(app: Headrace) -> None:

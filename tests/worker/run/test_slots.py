@@ -36,11 +36,44 @@ def test_one_that_has_not_ended_stops_that() -> None:
     assert slots.ahead == 0, "they show it again first"
 
 
-def test_so_does_a_read_that_took_long_or_brought_less() -> None:
-    for seconds, came in ((0.06, 2), (0.001, 1)):
+def test_so_does_a_read_that_took_long_or_brought_less_than_half() -> None:
+    for seconds, came in ((0.06, 4), (0.001, 1)):
         slots = reading_ahead()
-        slots.learn(seconds, asked=2, came=came)
+        slots.learn(seconds, asked=4, came=came)
         assert slots.ahead == 0
+
+
+def test_a_read_that_brought_half_counts_as_full() -> None:
+    slots = reading_ahead()
+    slots.learn(0.001, asked=4, came=2)
+    assert slots.ahead == 8
+
+
+def test_runs_in_threads_take_no_more_slots_than_there_are_threads() -> None:
+    slots = Slots(4, threads=2)
+    taken = []
+    for _ in range(4):
+        slots.take(1)
+        slots.enter_thread()
+        taken.append((slots.free, slots.room))
+    assert taken == [(3, 3), (2, 2), (2, 1), (2, 0)], "those that wait for a thread are held too"
+    for _ in range(4):
+        slots.leave_thread()
+        taken.append((slots.free, slots.room))
+    assert taken[4:] == [(2, 1), (2, 2), (3, 3), (4, 4)]
+
+
+def test_runs_in_threads_do_not_stop_reading_ahead() -> None:
+    slots = Slots(4, 16, threads=2)
+    for _ in range(3):
+        slots.take(1)
+        slots.enter_thread()
+    slots.learn(0.001, asked=EVIDENCE, came=EVIDENCE)
+    slots.learn(0.001, asked=2, came=2)
+    assert (slots.ahead, slots.room) == (4, 5)
+    slots.take(1)
+    slots.learn(0.001, asked=2, came=2)
+    assert slots.ahead == 0, "one on the loop has not ended"
 
 
 def test_without_a_bound_above_them_there_are_only_the_slots() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 
 import pytest
 
 from headrace.worker.run.look_ahead import LookAhead
-from headrace.worker.threads.thread_pool import ThreadCall, ThreadPlace, ThreadPool
+from headrace.worker.threads.thread_place import ThreadPlace
+from headrace.worker.threads.thread_pool import ThreadCall, ThreadPool
 
 LONG = 30.0
 
@@ -22,6 +24,7 @@ class Note(ThreadCall):
     ) -> None:
         self.number = number
         self.begun = threading.Event()
+        self.at = 0.0
         self._ran = ran
         self._ended = ended
         self._gate = gate
@@ -32,7 +35,8 @@ class Note(ThreadCall):
             assert self._gate.wait(LONG)
         self._ran.append(self.number)
 
-    def ended(self) -> None:
+    def ended(self, at: float) -> None:
+        self.at = at
         self._ended()
 
 
@@ -110,6 +114,22 @@ async def test_long_calls_run_side_by_side_even_after_short_ones(four: Calls) ->
     await four.until_ended(104)
 
 
+async def test_a_long_call_among_short_ones_holds_up_no_other(four: Calls) -> None:
+    for number in range(100):
+        four.submit(number)
+    await four.until_ended(100)
+    gate = threading.Event()
+    for number in range(50):
+        four.submit(number)
+    long = four.submit(50, gate)
+    for number in range(50):
+        four.submit(number)
+    await four.until_ended(200)
+    assert long.begun.is_set()
+    gate.set()
+    await four.until_ended(201)
+
+
 async def test_a_call_that_waits_can_be_withdrawn(one: Calls) -> None:
     gate = threading.Event()
     first, second, third = one.submit(1, gate), one.submit(2), one.submit(3)
@@ -122,6 +142,13 @@ async def test_a_call_that_waits_can_be_withdrawn(one: Calls) -> None:
     assert one.ran == [1, 3]
     assert not one.pool.withdraw(third)
     assert one.pool.capacity() >= 1
+
+
+async def test_it_is_said_when_a_call_ended(one: Calls) -> None:
+    before = time.monotonic()
+    note = one.submit(1)
+    await one.until_ended(1)
+    assert before <= note.at <= time.monotonic()
 
 
 async def test_a_pool_that_was_idle_goes_on(one: Calls) -> None:

@@ -150,7 +150,7 @@ class ConsumerLoops:
             consumer,
             settings.queues,
             app.tasks,
-            slots=Slots(settings.concurrency, most),
+            slots=Slots(settings.concurrency, most, settings.threads),
             policy=AckPolicy(),
             auditing=auditing,
             weights=None if settings.strict or len(settings.weights) < 2 else settings.weights,

@@ -49,7 +49,7 @@ class Places:
 
     def free(self) -> int:
         """How many deliveries can be taken in all, without any held ahead of their slot."""
-        return self._bounded(self.slots.free)
+        return self._bounded(min(self.slots.free, self.slots.room))
 
     def room(self) -> int:
         """The same, with those."""

@@ -162,7 +162,8 @@ class QueueReader(Service):
         deliveries = await reading
         if share:
             self._places.learn(self._monotonic() - began, asked=share, came=len(deliveries))
-            if self._weights is not None and len(deliveries) > self._slots.free:
+            at_once = self._slots.free - self._slots.queued
+            if self._weights is not None and len(deliveries) > at_once:
                 deliveries = _in_turns(deliveries, self._weights)
         if deliveries and self._monotonic() - began > self._lease / 2:
             deliveries = await self._still_held(deliveries)
@@ -241,9 +242,11 @@ class QueueReader(Service):
                 delivery.identify()
                 self._settler.put(delivery, RELEASED)
             return
-        self._slots.take(len(deliveries))
+        slots, start = self._slots, self._start
         for delivery in deliveries:
-            self._start(delivery)
+            # One by one: a run that waits for a thread needs none.
+            slots.free -= 1
+            start(delivery)
 
 
 def _in_turns(

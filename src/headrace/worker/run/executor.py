@@ -124,16 +124,15 @@ class Executor:
         without an asyncio task: the next is `_ended`. False if the run needs more than that."""
         if not self._direct or run.limited or isinstance(run, BatchRun):
             return False
-        if not self._runners.has_room_for(run) and self._policy.returns:
+        if self._policy.returns and not self._runners.has_room_for(run):
             run.handed_back = True
             self.conclude(run, Released(run.task.declared.run_in))
             self.in_flight.give_slot()
             return True
-        self.in_flight.mark_running(run)
-        run.future = self._loop.create_future()
         if not self._watching:
             self._watch()
         self._runners.start_directly(run, self._ended)
+        self.in_flight.mark_direct(run)
         return True
 
     def _ended(self, run: Run, value: Any, error: BaseException | None) -> None:
@@ -142,9 +141,12 @@ class Executor:
             if self._settings.events:
                 run.note_facts(self._ahead_ms)
             self._settle(run)
-        if not run.future.done():
-            run.future.set_result(None)
-            self.in_flight.remove(run)
+        future = run.future
+        if future is None:
+            self.in_flight.remove_direct(run)
+        elif not future.done():
+            future.set_result(None)
+            self.in_flight.remove_direct(run)
 
     async def _perform_batch(self, batch: BatchRun) -> None:
         """The same for jobs that run as one."""

@@ -64,18 +64,34 @@ class InFlight:
         self._enter(run)
 
     def _enter(self, run: Run) -> None:
-        if self._slots.free < 0:
+        if self._slots.free >= 0:
+            self._launch(run)
+        elif run.task.declared.run_in != "thread" or not self._is_queued(run):
             # More came than there are slots: the reader expected a batch, or that jobs end at once.
             # First come, first served.
             self._without_slot.append(run)
             self._let_in()
-        else:
-            self._launch(run)
 
     def _let_in(self) -> None:
         """Let the first run without a slot begin, if a slot is free for it."""
         if len(self._without_slot) > -self._slots.free:
-            self._launch(self._without_slot.popleft())
+            self._launch(run := self._without_slot.popleft())
+            if run.thread_call is not None and self._without_slot:
+                self._let_into_threads()
+
+    def _let_into_threads(self) -> None:
+        """Let those without a slot wait for a thread that need no slot for that."""
+        waiting, self._without_slot = self._without_slot, deque()
+        left = [
+            run
+            for run in waiting
+            if run.task.declared.run_in != "thread" or not self._is_queued(run)
+        ]
+        self._without_slot.extendleft(reversed(left))
+
+    def _is_queued(self, run: Run) -> bool:
+        """Whether the run has gone to the threads, since it needs no slot to wait for one."""
+        return self._slots.thread_needs_none and self._start_directly(run)
 
     def _launch(self, run: Run) -> None:
         if run.task.declared.run_in == "loop" or not self._start_directly(run):
@@ -84,17 +100,23 @@ class InFlight:
     def mark_running(self, run: Run) -> None:
         self.running[run] = None
 
+    def mark_direct(self, run: Run) -> None:
+        """The same for a run that a thread or a process begins, once one is free."""
+        self.running[run] = None
+        if run.thread_call is not None:
+            self._slots.enter_thread()
+
     # At its end
 
     @contextmanager
     def finishing(self, run: Run) -> Iterator[None]:
         """While its end is recorded, a run cannot be cancelled; a stopping worker waits for it."""
         self.running.pop(run, None)
-        self._finishing.add(run.future)
+        self._finishing.add(run.when_ended())
         try:
             yield
         finally:
-            self._finishing.discard(run.future)
+            self._finishing.discard(run.when_ended())
 
     def finish(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Record the end of a run that has left before; a stop waits for it."""
@@ -118,11 +140,11 @@ class InFlight:
     def outlasting(self, run: Run) -> Iterator[None]:
         """The same within `with`; a stop waits for the function."""
         self.outlast(run)
-        self._finishing.add(run.future)
+        self._finishing.add(run.when_ended())
         try:
             yield
         finally:
-            self._finishing.discard(run.future)
+            self._finishing.discard(run.when_ended())
 
     def remove(self, run: Run) -> None:
         """The function has ended: its slot is free."""
@@ -130,6 +152,18 @@ class InFlight:
         if self._outlasting and self._delivery_slots is not None:
             self._delivery_slots.give(self._outlasting.pop(run, 0))
         self.give_slot()
+
+    def remove_direct(self, run: Run) -> None:
+        """The same for a run that `start_directly` has taken."""
+        if run.thread_call is None:
+            self.remove(run)
+            return
+        self.running.pop(run, None)
+        if self._outlasting and self._delivery_slots is not None:
+            self._delivery_slots.give(self._outlasting.pop(run, 0))
+        self._slots.leave_thread()
+        if self._without_slot:
+            self._let_in()
 
     def give_slot(self) -> None:
         """Free the slot of a delivery that does not run."""
@@ -143,7 +177,7 @@ class InFlight:
     def busy(self) -> list[asyncio.Future[None]]:
         """What must end before all outcomes are known. An abandoned run has its outcome: nobody
         waits for a thread that cannot be stopped."""
-        running = (run.future for run in self.running if not run.abandoned)
+        running = (run.when_ended() for run in self.running if not run.abandoned)
         return [*running, *self._finishing, *self._trampoline.free]
 
     def waiting(self) -> list[Run]:

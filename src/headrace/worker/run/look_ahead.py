@@ -14,9 +14,12 @@ class LookAhead:
         self.seconds = 0.0
         """What a run takes; 0 while nothing is known."""
 
-    def note(self, seconds: float) -> None:
+    def note(self, *runs: float) -> None:
+        """How long the latest runs took, in seconds."""
         known = self.seconds
-        self.seconds = seconds if seconds > known else known + (seconds - known) / 8
+        for seconds in runs:
+            known = seconds if seconds > known else known + (seconds - known) / 8
+        self.seconds = known
 
     def count(self, serving: int) -> int:
         """How many runs beyond the first of each will start soon, if `serving` take one after the

@@ -79,7 +79,7 @@ class Outcomes:
         if error is not None:
             return self.of_error(run, error)
         try:
-            return self.of_value(run, finished(value))
+            return self.of_value(run, None if value is None else finished(value))
         except BaseException as failure:
             return self.of_error(run, failure)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.client.context import NULL_REPORTER, Context, RunReporter
@@ -22,7 +22,7 @@ from headrace.worker.run.run_settings import RunSettings
 
 if TYPE_CHECKING:
     from headrace.client.task import Task
-    from headrace.worker.threads.thread_pool import ThreadCall
+    from headrace.worker.threads.interruption import Interruptible
 
 _FOREVER = float("inf")
 # One for all runs: few ask for a context in a thread while they are being ended.
@@ -48,11 +48,11 @@ class Run:
     """Whether one more crash makes it dead: a batch must not share that."""
 
     # Filled in when it begins
-    future: asyncio.Future[None]
-    """Done when it has ended: the task in which it runs, if it has one."""
+    future: asyncio.Future[None] | None = None
+    """The task in which it runs, if it has one; see `when_ended`."""
     queued_at = 0.0
     """When it began to wait for a thread or a process; 0 if it does not wait for one."""
-    thread_call: ThreadCall | None = None
+    thread_call: Interruptible | None = None
     """Of a function that runs in a thread with nothing around it."""
     started = 0.0
     """By the monotonic clock; 0 until the task's function is entered."""
@@ -66,8 +66,8 @@ class Run:
     """Its deadline: of its timeout or, after a cancellation, of the grace."""
     manual: ManualSettlement | None = None
     """Of an event that its function settles: where that is decided."""
-    interrupt: Callable[[], None] | None = None
-    """Of a function in a thread: raises `TaskCancelled` in it."""
+    thread_function: Interruptible | None = None
+    """Of one that runs in a thread with something around it."""
     changed: bytes | None = None
     """The arguments as a middleware changed them, encoded."""
     _context: Context | None = None
@@ -113,10 +113,12 @@ class Run:
     def begin(self) -> None:
         """Right before the function is entered: refuse what has expired meanwhile, and note when
         it starts and when its timeout is over."""
-        self.check_expiry()
-        self.started = time.monotonic()
+        overrides = self.envelope.overrides
+        if overrides.expires_ms is not None:
+            self.check_expiry()
+        self.started = started = time.monotonic()
         if timeout := self.timeout:
-            self.ends_at = self.started + timeout
+            self.ends_at = started + timeout
 
     def check_expiry(self) -> None:
         """Raise if the job should have started before."""
@@ -222,12 +224,18 @@ class Run:
         """Whether its function runs in a thread or a process with nothing around it."""
         return self.thread_call is not None or self.processes is not None
 
+    def when_ended(self) -> asyncio.Future[None]:
+        """Done when it has ended. On the loop. Few runs without a task are waited for."""
+        if self.future is None:
+            self.future = asyncio.get_running_loop().create_future()
+        return self.future
+
     def kill(self) -> None:
         """End a run in a process that does not end by itself."""
         if self.processes is not None:
             self.processes.kill(self)
         else:
-            self.future.cancel()
+            self.when_ended().cancel()
 
     def end(self) -> None:
         """Cancel it. A thread cannot be cancelled: it can only be asked to end."""
@@ -235,13 +243,13 @@ class Run:
             self.ending = True
             if self._context is not None:
                 self._context.cancel()
-        if self.cancelled and self.interrupt is not None:
-            self.interrupt()
+        if self.cancelled and (function := self.thread_call or self.thread_function):
+            function.interrupt()
         if self.processes is not None:
             end = self.processes.terminate if self.cancelled else self.processes.kill
             end(self)
         elif self.thread_call is None or self.handed_back:
-            self.future.cancel()
+            self.when_ended().cancel()
 
     # What goes with its outcome into the record of events
 

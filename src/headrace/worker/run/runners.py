@@ -22,7 +22,8 @@ from headrace.worker.run.fork_guard import forks, guard_loop
 from headrace.worker.run.outcomes import Encoded
 from headrace.worker.run.run import Run
 from headrace.worker.threads.thread_function import Ended, FunctionCall, call_at
-from headrace.worker.threads.thread_pool import ThreadPlace, ThreadPool
+from headrace.worker.threads.thread_place import ThreadPlace
+from headrace.worker.threads.thread_pool import ThreadPool
 
 Enter = Callable[[Run], Awaitable[Any]]
 CountStart = Callable[[Run], Awaitable[None]]
@@ -125,7 +126,6 @@ class Runners:
             self.processes.submit(run, partial(_ended_in_process, ended))
             return
         run.thread_call = call = FunctionCall(run, self._variables, self._forks, ended)
-        run.interrupt = call.interrupt
         self.threads.submit(call)
 
     def has_room_for(self, run: Run) -> bool:

@@ -14,10 +14,13 @@ _EVIDENCE = 32
 class Slots:
     """Free slots. A read may ask for `ahead` more jobs, expected to start within a moment, and for
     `batch_extra` more, expected to join a batch. While they do not, `free` is negative, and they
-    wait for a slot. At most `most` are held, if that is more than there are slots."""
+    wait for a slot. At most `most` are held, if that is more than there are slots. Runs in threads
+    take no more than `threads` slots: others of them wait, for a thread."""
 
-    def __init__(self, total: int, most: int = 0) -> None:
+    def __init__(self, total: int, most: int = 0, threads: int = 0) -> None:
         self.total = total
+        self._threads = threads
+        self._in_threads = 0
         self.free = total
         self.ahead = 0
         self.batch_extra = 0
@@ -30,7 +33,12 @@ class Slots:
     @property
     def room(self) -> int:
         """How many more jobs may be held."""
-        return self.free + self.ahead
+        return self.free + self.ahead - self.queued
+
+    @property
+    def queued(self) -> int:
+        """Runs that wait for a thread, and have no slot."""
+        return max(0, self._in_threads - self._threads)
 
     async def wait(self) -> None:
         """Return when there is room for a job, or when `poke` is called."""
@@ -43,9 +51,12 @@ class Slots:
     def learn(self, seconds: float, *, asked: int, came: int) -> None:
         """A read has come back after this time. If all jobs of the full reads before it have begun
         and ended meanwhile, and they were not few, the next ones will start as soon, though they be
-        more than there are slots. One that has not ended stops that."""
-        full = came >= asked
-        soon = full and self.free >= self.total and seconds < _SOON
+        more than there are slots. One that has not ended stops that, unless it is in a thread: how
+        soon threads begin the next one is known, and bounds what is asked for. A read that brought
+        half counts as full: a store that looks into two streams asks each for half."""
+        full = 2 * came >= asked
+        in_threads = min(self._in_threads, self._threads)
+        soon = full and self.free + in_threads >= self.total and seconds < _SOON
         self._ended_at_once = self._ended_at_once + self._last_full if soon else 0
         known = self._ended_at_once >= _EVIDENCE
         self.ahead = min(max(2 * self.ahead, self.total), self._most_ahead) if known else 0
@@ -56,8 +67,28 @@ class Slots:
 
     def give(self, count: int = 1) -> None:
         self.free += count
-        if self._awaited and self.free + self.ahead > 0:
+        if self._awaited and self.room > 0:
             self._freed.set()
+
+    def enter_thread(self) -> None:
+        """A run that has a slot is given to the threads. It keeps the slot if it may begin now."""
+        self._in_threads += 1
+        if self._in_threads > self._threads:
+            self.free += 1
+
+    def leave_thread(self) -> None:
+        """The run has ended, or was withdrawn. Its slot goes to another that waits for a thread, if
+        there is one."""
+        self._in_threads -= 1
+        if self._in_threads < self._threads:
+            self.free += 1
+        if self._awaited and self.room > 0:
+            self._freed.set()
+
+    @property
+    def thread_needs_none(self) -> bool:
+        """Whether one more run in a thread needs no slot."""
+        return self._in_threads >= self._threads
 
     def poke(self) -> None:
         self._freed.set()

@@ -184,8 +184,8 @@ class Stopper:
         if run.has_begun or not self._withdraw_direct(run):
             return False
         self._conclude(run, self._cut_short(run))
-        self._in_flight.remove(run)
-        run.future.cancel()
+        self._in_flight.remove_direct(run)
+        run.when_ended().cancel()
         return True
 
     def _end_in_batch(self, run: Run, batch: BatchRun) -> None:
@@ -200,14 +200,14 @@ class Stopper:
 
     def _end_running(self, run: Run) -> None:
         run.end()
-        run.future.add_done_callback(partial(self._ended_without_outcome, run))
+        run.when_ended().add_done_callback(partial(self._ended_without_outcome, run))
 
     def _ended_without_outcome(self, run: Run, future: asyncio.Future[None]) -> None:
         """The cancellation was not caught: the run's task has ended without an outcome."""
         if run in self._in_flight.running:
             for one in run.members:
                 self._conclude(one, self._cut_short(one))
-            self._in_flight.remove(run)
+            self._in_flight.remove_direct(run)
 
     def _time_out(self, run: Run) -> None:
         limit = run.timeout or 0.0

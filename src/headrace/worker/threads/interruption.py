@@ -32,32 +32,33 @@ class Interruptible:
                 _set_exception(ctypes.c_ulong(self._thread), ctypes.py_object(TaskCancelled))
             self._interrupted = True
 
-    def run(self, work: Callable[[], Any]) -> Answer:
+    def run(self, work: Callable[..., Any], *args: Any) -> Answer:
         """Called in the thread: what the function returned, or what it raised."""
         answer: Answer | None = None
+        lock = self._lock
         try:
             try:
-                self._enter()
-                answer = work(), None
+                with lock:
+                    self._thread = threading.get_ident()
+                    interrupted = self._interrupted
+                if interrupted:
+                    raise TaskCancelled
+                answer = work(*args), None
             except BaseException as error:
                 answer = None, error
-            self._leave()
+            # From here on nothing is sent to this thread.
+            with lock:
+                self._thread = None
+            if self._interrupted:
+                self._leave()
         except TaskCancelled as late:
             # It struck between the end of the function and here. It cannot strike twice.
             self._leave()
             answer = answer or (None, late)
         return answer
 
-    def _enter(self) -> None:
-        with self._lock:
-            if self._interrupted:
-                raise TaskCancelled
-            self._thread = threading.get_ident()
-
     def _leave(self) -> None:
-        """From here on nothing is sent to this thread; what is on its way is called back."""
+        """Nothing is sent to this thread any more; call back what is on its way."""
         with self._lock:
             self._thread = None
-            interrupted = self._interrupted
-        if interrupted:
-            _set_exception(ctypes.c_ulong(threading.get_ident()), None)
+        _set_exception(ctypes.c_ulong(threading.get_ident()), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 from collections.abc import Callable
 from contextvars import Context as Variables
 from contextvars import copy_context
@@ -16,7 +17,8 @@ from headrace.core.job.state import Reason
 from headrace.worker.run.fork_guard import end_if_forked
 from headrace.worker.run.run import Run
 from headrace.worker.threads.interruption import Answer, Interruptible
-from headrace.worker.threads.thread_pool import ThreadCall, ThreadPlace
+from headrace.worker.threads.thread_place import ThreadPlace
+from headrace.worker.threads.thread_pool import ThreadCall
 
 Ended = Callable[[Run, Any, BaseException | None], None]
 """Called with a run, and the value or the error of its function."""
@@ -28,30 +30,33 @@ class FunctionCall(Interruptible, ThreadCall):
     __slots__ = ("_answer", "_ended", "_forks", "_run", "_variables")
 
     def __init__(self, run: Run, variables: Variables, forks: int, ended: Ended) -> None:
-        super().__init__()
+        self._lock = threading.Lock()
+        self._thread = None
+        self._interrupted = False
         self._run = run
         self._variables = variables
         self._forks = forks
         self._ended = ended
 
     def perform(self) -> None:
-        self._answer = _guarded(self, self._begin, self._forks)
-
-    def _begin(self) -> Any:
-        self._run.begin()
-        return self._variables.copy().run(self._call)
+        self._answer = self.run(self._variables.copy().run, self._call)
+        end_if_forked(self._forks)
 
     def _call(self) -> Any:
         run = self._run
+        run.begin()
         running.set(run)
         task, args, kwargs = run.task, run.args, run.kwargs
         if task.injects:
             args, kwargs = task.with_context(run.context(), args, kwargs)
         return task.function(*args, **kwargs)
 
-    def ended(self) -> None:
-        value, error = self._answer
-        self._ended(self._run, value, error)
+    def ended(self, at: float) -> None:
+        run = self._run
+        run.ended = at
+        self._ended(run, *self._answer)
+        # They would keep each other until the garbage collector comes.
+        run.thread_call = None
 
 
 def _guarded(function: Interruptible, work: Callable[[], Any], since: int) -> Answer:
@@ -66,12 +71,12 @@ async def call_at(place: ThreadPlace, forks: int, run: Run) -> Any:
     args, kwargs = run.task.with_context(run.context(), run.args, run.kwargs)
     work = partial(copy_context().run, run.task.function, *args, **kwargs)
     function = Interruptible()
-    run.interrupt = function.interrupt
+    run.thread_function = function
     future = place.call(partial(_guarded, function, work, forks))
     try:
         return _unguarded(await _to_the_end(future, run))
     finally:
-        run.interrupt = None
+        run.thread_function = None
 
 
 async def _to_the_end(future: asyncio.Future[Any], run: Run) -> Any:

@@ -9,9 +9,6 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from queue import SimpleQueue
-from types import TracebackType
-from typing import Any
 
 from headrace.worker.run.look_ahead import AHEAD, LookAhead
 
@@ -32,8 +29,8 @@ class ThreadCall(ABC):
         """Called in the thread; must not raise."""
 
     @abstractmethod
-    def ended(self) -> None:
-        """Called on the loop afterwards; must not raise."""
+    def ended(self, at: float) -> None:
+        """Called on the loop afterwards, with when that was; must not raise."""
 
 
 class ThreadPool:
@@ -51,7 +48,7 @@ class ThreadPool:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="headrace-task")
         self._loop = asyncio.get_running_loop()
         self._queue: deque[ThreadCall] = deque()
-        self._waiting: dict[ThreadCall, None] = {}
+        self._waiting: dict[object, None] = {}
         self._held = 0
         self._look_ahead = LookAhead()
         self._freed: list[Callable[[], None]] = []
@@ -66,8 +63,11 @@ class ThreadPool:
             wake.acquire()
         self._began = [0.0] * threads
         """When the call began that the thread with this seat performs; 0 if none."""
-        self._ended: list[tuple[ThreadCall, float]] = []
+        self._ended: list[tuple[ThreadCall, float, float]] = []
         self._woken = False
+        self._pace = 0.0
+        """What a call takes, on average. Not that of `_look_ahead`: one call that is long, or was
+        kept from the interpreter, does not make the next ones so."""
 
     def capacity(self) -> int:
         """How many more calls would begin at once, or within the time to look ahead."""
@@ -90,20 +90,20 @@ class ThreadPool:
         self._held += 1
         self._waiting[call] = None
         self._queue.append(call)
-        if self._held * self._look_ahead.seconds > _LOOK:
-            awake = self._wake_one(self._threads)
-        else:
-            # If others wait before it, a thread is awake.
-            awake = len(self._queue) == 1 and self._wake_one(1)
-        if not awake and not self._looking:
-            self._look_soon()
+        # If others wait before it, a thread is awake.
+        if len(self._queue) == 1:
+            self._wake(1)
+        if not self._looking:
+            # More may come with it.
+            self._looking = True
+            self._loop.call_soon(self._spread)
 
     def collect(self) -> None:
         """End the calls that threads are done with, without waiting to be woken for them."""
         if self._ended:
             self._take_ended()
 
-    def withdraw(self, call: ThreadCall) -> bool:
+    def withdraw(self, call: object) -> bool:
         """Take back a call that no thread has begun; False if it is too late."""
         if self._waiting.pop(call, call) is call:
             return False
@@ -115,28 +115,45 @@ class ThreadPool:
         self._waiting.clear()
         self._executor.shutdown(wait=False, cancel_futures=True)
 
-    def _wake_one(self, most: int) -> bool:
-        """Let one more thread take calls, unless `most` do so already."""
+    def _wake(self, count: int) -> None:
+        """Have this many threads take calls, if there are as many."""
         with self._lock:
-            if self._threads - len(self._seats) - len(self._parked) >= most:
-                return False
-            seat = self._seats.pop() if not self._parked else -1
-            parked = self._parked.pop() if seat < 0 else -1
-        if seat >= 0:
+            missing = count - (self._threads - len(self._seats) - len(self._parked))
+            if missing <= 0:
+                return
+            parked = self._parked[-missing:]
+            del self._parked[-missing:]
+            new = self._seats[: missing - len(parked)]
+            del self._seats[: len(new)]
+        for seat in parked:
+            self._wakes[seat].release()
+        for seat in new:
             self._executor.submit(self._serve, seat)
-        else:
-            self._wakes[parked].release()
-        return True
 
     # In the threads
 
     def _serve(self, seat: int) -> None:
-        while (call := self._next(seat)) is not None:
-            if self._waiting.pop(call, call) is not call:
-                self._began[seat] = began = time.monotonic()
-                call.perform()
-                self._began[seat] = 0.0
-                self._post(call, time.monotonic() - began)
+        queue, claim, began, lock = self._queue, self._waiting.pop, self._began, self._lock
+        while True:
+            try:
+                call = queue.popleft()
+            except IndexError:
+                if (first := self._next(seat)) is None:
+                    return
+                call = first
+            if claim(call, call) is call:
+                # It was withdrawn.
+                continue
+            began[seat] = start = time.monotonic()
+            call.perform()
+            end = time.monotonic()
+            began[seat] = 0.0
+            with lock:
+                self._ended.append((call, start, end))
+                if self._woken or (self._looking and queue):
+                    continue
+                self._woken = True
+            self._wake_loop()
 
     def _next(self, seat: int) -> ThreadCall | None:
         """The next call, once there is one; None if the thread has left its seat."""
@@ -159,108 +176,49 @@ class ThreadPool:
             # Woken at the last moment.
             self._wakes[seat].acquire()
 
-    def _post(self, call: ThreadCall, took: float) -> None:
-        with self._lock:
-            self._ended.append((call, took))
-            if self._woken or (self._looking and self._queue):
-                return
-            self._woken = True
+    def _wake_loop(self) -> None:
         try:
             self._loop.call_soon_threadsafe(self._take_ended)
         except RuntimeError:
-            # The loop is closed: the worker has given this call up.
+            # The loop is closed: the worker has given its calls up.
             return
 
     # On the loop again
 
-    def _look_soon(self) -> None:
-        self._looking = True
+    def _look(self) -> None:
+        self._take_ended()
+        self._spread()
+
+    def _spread(self) -> None:
+        """Wake as many threads as the calls that wait keep busy until the next look."""
+        waiting = len(self._queue)
+        if not waiting:
+            with self._lock:
+                self._looking = False
+            # Threads did not wake the loop for those that ended before.
+            self._take_ended()
+            return
+        stuck = self._stuck()
+        # Twice as many each time, if they take longer than was thought.
+        self._wake(stuck + min(waiting, stuck + 1 + int(waiting * self._pace / _LOOK)))
         self._loop.call_later(_LOOK, self._look)
 
-    def _look(self) -> None:
-        with self._lock:
-            self._looking = False
-        self._take_ended()
-        if self._queue:
-            # They take longer than was thought.
-            while self._wake_one(self._threads):
-                pass
-            self._look_soon()
+    def _stuck(self) -> int:
+        """How many threads are in a call that takes longer than until the next look."""
+        before = time.monotonic() - _LOOK
+        return sum(1 for began in self._began if 0.0 < began < before)
 
     def _take_ended(self) -> None:
         with self._lock:
             ended, self._ended = self._ended, []
             self._woken = False
-        self._held -= len(ended)
-        note = self._look_ahead.note
-        for call, took in ended:
-            note(took)
-            call.ended()
-        if ended:
-            for freed in tuple(self._freed):
-                freed()
-
-
-class ThreadPlace(ThreadCall):
-    """A thread that is reserved while the loop decides what to run in it; `async with` waits until
-    it is there."""
-
-    def __init__(self, pool: ThreadPool) -> None:
-        self._pool = pool
-        self._loop = asyncio.get_running_loop()
-        self._granted: asyncio.Future[None] = self._loop.create_future()
-        self._orders: SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]] | None]
-        self._orders = SimpleQueue()
-
-    async def __aenter__(self) -> ThreadPlace:
-        self._pool.submit(self)
-        try:
-            await self._granted
-        except BaseException:
-            if not self._pool.withdraw(self):
-                self._orders.put(None)
-            raise
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._orders.put(None)
-
-    def call(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
-        """What `work`, which must not raise, returns in the thread."""
-        future: asyncio.Future[Any] = self._loop.create_future()
-        self._orders.put((work, future))
-        return future
-
-    def perform(self) -> None:
-        if not self._soon(_grant, self._granted):
+        if not ended:
             return
-        while order := self._orders.get():
-            work, future = order
-            if not self._soon(_resolve, future, work()):
-                return
-
-    def _soon(self, callback: Callable[..., None], *arguments: Any) -> bool:
-        try:
-            self._loop.call_soon_threadsafe(callback, *arguments)
-        except RuntimeError:
-            # The loop is closed: nobody waits any more.
-            return False
-        return True
-
-    def ended(self) -> None:
-        """Nothing is left to do: the answers have been given before."""
-
-
-def _grant(granted: asyncio.Future[None]) -> None:
-    if not granted.done():
-        granted.set_result(None)
-
-
-def _resolve(future: asyncio.Future[Any], value: Any) -> None:
-    if not future.done():
-        future.set_result(value)
+        self._held -= len(ended)
+        for call, _, at in ended:
+            call.ended(at)
+        took = [at - began for _, began, at in ended]
+        self._look_ahead.note(*took)
+        self._pace += (sum(took) / len(took) - self._pace) / 2
+        for freed in tuple(self._freed):
+            freed()
