@@ -33,6 +33,8 @@ def names(figures: list[Figure]) -> list[str]:
     [
         (Figure("faster than half", 6, "/s", 10, 0.5), True),
         (Figure("slower than half", 4, "/s", 10, 0.5), False),
+        (Figure("slower, but fast enough", 4, "/s", 10, 0.5, enough=4), True),
+        (Figure("slower, and not fast", 4, "/s", 10, 0.5, enough=5), False),
         (Figure("small enough", 90, "bytes", limit=100, at_most=True), True),
         (Figure("too large", 110, "bytes", limit=100, at_most=True), False),
         (Figure("nothing wanted", 4, "/s", 10), None),

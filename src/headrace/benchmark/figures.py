@@ -16,7 +16,8 @@ DEFAULT = 100
 
 class Figure(msgspec.Struct, frozen=True):
     """One line of the report. `limit` is the least, or for `at_most` the greatest, value allowed:
-    of the ratio to `raw`, or of `value` if there is no `raw`."""
+    of the ratio to `raw`, or of `value` if there is no `raw`. A value of `enough` is good whatever
+    the ratio."""
 
     name: str
     value: float
@@ -24,6 +25,7 @@ class Figure(msgspec.Struct, frozen=True):
     raw: float | None = None
     limit: float | None = None
     at_most: bool = False
+    enough: float | None = None
 
     @property
     def ratio(self) -> float | None:
@@ -33,6 +35,8 @@ class Figure(msgspec.Struct, frozen=True):
     def reached(self) -> bool | None:
         if self.limit is None:
             return None
+        if self.enough is not None and self.value >= self.enough:
+            return True
         judged = self.value if self.ratio is None else self.ratio
         return judged <= self.limit if self.at_most else judged >= self.limit
 
@@ -54,8 +58,8 @@ class Sizes(msgspec.Struct, frozen=True):
     lateness: int = 200
     seen: int = 100_000
     """Jobs in the store while the dashboard is measured."""
-    plain: int = 40_000
-    """Jobs that run in threads."""
+    plain: int = 100_000
+    """Jobs that run in threads: as many as on the loop, to which they are compared."""
     apart: int = 20_000
     """Jobs that run in processes."""
     asleep: int = 20_000
@@ -78,7 +82,7 @@ QUICK = Sizes(
     one_key=1_000,
     lateness=60,
     seen=20_000,
-    plain=10_000,
+    plain=40_000,
     apart=5_000,
     asleep=5_000,
     alone=5_000,

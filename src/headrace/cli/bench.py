@@ -56,6 +56,7 @@ def _row(figure: Figure, other: str) -> Sequence[str]:
     sign = "≤" if figure.at_most else "≥"
     wanted = "" if figure.limit is None else f"{sign} {figure.limit:,g}"
     wanted += f" of {other}" if wanted and figure.ratio is not None else ""
+    wanted += "" if figure.enough is None else f" or {figure.enough:,g} {figure.unit}"
     verdict = {None: "", True: "ok", False: "missed"}[figure.reached]
     raw = "" if figure.raw is None else f"{figure.raw:,.0f}"
     ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}"
