@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,9 +32,9 @@ async def test_jobs_run_over_a_socket(tmp_path: Path) -> None:
         assert await runs_a_job(f"unix://{socket}") == 5
 
 
-async def test_jobs_run_over_an_encrypted_connection(
-    tmp_path: Path, certificate: tuple[Path, Path]
-) -> None:
+@pytest.fixture
+def encrypted(tmp_path: Path, certificate: tuple[Path, Path]) -> Iterator[RedisServer]:
+    """A server whose `url` is one for encrypted connections."""
     key, crt = certificate
     port = free_port()
     settings = {
@@ -40,10 +44,30 @@ async def test_jobs_run_over_an_encrypted_connection(
         "tls-ca-cert-file": str(crt),
         "tls-auth-clients": "no",
     }
-    with RedisServer(tmp_path, settings):
-        assert await runs_a_job(f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={crt}") == 5
-        with pytest.raises(StoreUnavailable):
-            await Headrace(f"rediss://127.0.0.1:{port}/0").session()
+    with RedisServer(tmp_path, settings) as server:
+        server.url = f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={crt}"
+        yield server
+
+
+async def test_jobs_run_over_an_encrypted_connection(encrypted: RedisServer) -> None:
+    assert await runs_a_job(encrypted.url) == 5
+    with pytest.raises(StoreUnavailable):
+        await Headrace(encrypted.url.partition("?")[0]).session()
+
+
+def test_encrypted_connections_are_closed_though_the_server_says_nothing(
+    encrypted: RedisServer,
+) -> None:
+    async def look_and_leave() -> None:
+        async with Headrace(encrypted.url) as app:
+            assert await app.store.queues() == []
+            encrypted.pause()
+
+    asyncio.run(look_and_leave())
+    with warnings.catch_warnings(record=True) as unclosed:
+        warnings.simplefilter("always")
+        gc.collect()
+    assert unclosed == []
 
 
 async def test_a_user_with_a_wrong_password_is_refused(redis_server: RedisServer) -> None:

@@ -36,13 +36,6 @@ class Sentinel(RedisServer):
         return [*super().command()[:1], str(self.config), "--sentinel"]
 
 
-async def closed(app: Headrace) -> None:
-    """Close what an app holds that never got in, and let the loop see its sockets go."""
-    await app.store.close()
-    for _ in range(10):
-        await asyncio.sleep(0.01)
-
-
 class Group:
     """A master, its replica, and the sentinel that watches them."""
 
@@ -105,7 +98,7 @@ async def test_sentinels_that_cannot_be_reached_are_named() -> None:
     app = Headrace(f"redis+sentinel://127.0.0.1:{free_port()}/shop/0")
     with pytest.raises(StoreUnavailable, match="no sentinel reports where master 'shop' is"):
         await app.session()
-    await closed(app)
+    await app.store.close()
 
 
 @dataclass
@@ -176,7 +169,7 @@ async def test_sentinels_that_let_nobody_in_say_why(
     app = Headrace(guarded.url(**options))
     with pytest.raises(StoreUnavailable, match=said) as refused:
         await app.session()
-    await closed(app)
+    await app.store.close()
     for secret in ("of sentinels", "of+sentinels", "of#servers", "of%23servers", "guessed"):
         assert secret not in str(refused.value)
 
@@ -186,7 +179,7 @@ async def test_the_sentinels_alone_may_want_tls(guarded: Guarded) -> None:
     # The sentinels were asked; the master is then talked to without TLS, which it does not want.
     with pytest.raises(StoreUnavailable) as refused:
         await app.session()
-    await closed(app)
+    await app.store.close()
     assert "no sentinel" not in str(refused.value)
 
 

@@ -18,6 +18,7 @@ from headrace.core.address import masked, split_url, without_password
 from headrace.errors import ConfigError, StoreError, StoreMismatch, StoreUnavailable
 from headrace.store.redis.connection.errors import Moved, Refused
 from headrace.store.redis.connection.link import CALL_TIMEOUT, Link
+from headrace.store.redis.connection.tls import TLSConnection
 
 SCHEMES = ("redis+cluster", "rediss+cluster")
 _PORT = 6379
@@ -53,7 +54,7 @@ class PlacedConnection(Connection):
         await super().connect()  # type: ignore[no-untyped-call]
 
 
-class PlacedTLSConnection(PlacedConnection, SSLConnection):
+class PlacedTLSConnection(PlacedConnection, TLSConnection):
     """The same, encrypted."""
 
 
@@ -215,6 +216,8 @@ def pool_of(url: str, options: Mapping[str, Any], *, shown: str) -> ConnectionPo
     """The driver's view of a URL of one server."""
     try:
         pool = ConnectionPool.from_url(url, **options)
+        if pool.connection_class is SSLConnection:
+            pool.connection_class = TLSConnection
         # The driver checks the options only here.
         pool.make_connection()  # type: ignore[no-untyped-call]
         return pool

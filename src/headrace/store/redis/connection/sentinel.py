@@ -8,12 +8,13 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 import msgspec
 from redis.asyncio import ConnectionPool
-from redis.asyncio.connection import Connection, SSLConnection
+from redis.asyncio.connection import Connection
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as Unreachable
 
 from headrace.core.address import split_url, without_password
 from headrace.errors import ConfigError
+from headrace.store.redis.connection.tls import TLSConnection
 
 SCHEMES = ("redis+sentinel", "rediss+sentinel")
 OPTIONS = ("sentinel_username", "sentinel_password", "sentinel_tls")
@@ -114,7 +115,7 @@ def pool_behind(target: SentinelTarget, pool: Pool) -> ConnectionPool:
     pool for the URL of one server, or raises an error that says what is wrong with it."""
     asked = _options(pool(target.sentinel_url))
     kind = SentinelTLSConnection if target.is_encrypted else SentinelConnection
-    sentinels = SSLConnection if target.sentinel_url.startswith("rediss:") else Connection
+    sentinels = TLSConnection if target.sentinel_url.startswith("rediss:") else Connection
     ask = ConnectionPool(connection_class=sentinels, **{**asked, **_PATIENCE})
     options = _options(pool(target.server_url))
     return ConnectionPool(connection_class=kind, target=target, asking=ask, **options)
@@ -140,7 +141,7 @@ class SentinelConnection(Connection):
         await super().connect()  # type: ignore[no-untyped-call]
 
 
-class SentinelTLSConnection(SentinelConnection, SSLConnection):
+class SentinelTLSConnection(SentinelConnection, TLSConnection):
     """The same, encrypted."""
 
 
