@@ -41,11 +41,13 @@ class Places:
 
     async def wait(self) -> None:
         """Return when something can be started, or when `poke` is called."""
+        # Before the first wait, so that a poke during it ends the second one too.
+        self._freed.clear()
         await self.slots.wait()
-        if self._runner is not None and self._runner != "loop":
-            self._freed.clear()
-            if self._room(self._runner) <= 0:
-                await self._freed.wait()
+        if self._runner is None or self._runner == "loop":
+            return
+        if self._room(self._runner) <= 0:
+            await self._freed.wait()
 
     def free(self) -> int:
         """How many deliveries can be taken in all, without any held ahead of their slot."""
