@@ -19,11 +19,18 @@ import hiredis
 SLOTS = 16384
 
 
+_reserved: list[socket.socket] = []
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A loopback port on which nobody listens, and which the system gives to nobody else as long as
+    this process lives: bound, so that only a server that asks for it by its number gets it."""
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", 0))
+    _reserved.append(holder)
+    port: int = holder.getsockname()[1]
+    return port
 
 
 def server_binary() -> str:
