@@ -72,15 +72,20 @@ class Batch:
         finished: list[bytes],
     ) -> bool:
         """Sort a batch of jobs that are done, without constraints, all of `ready`, and all with a
-        result or all without: what most batches are. False if it is another."""
-        if b"/" in receipt_of(deliveries[0]):
+        result or all without, or of events of a log: what most batches are. False if it is
+        another."""
+        first = receipt_of(deliveries[0])
+        if b"/" in first and not first.startswith(LOG):
             return False
         receipts: Any = [delivery.receipt for delivery in deliveries]
         # Joined, each is searched at the speed of C.
-        if b"/" in b"".join(receipts) or b"".join([each.constraints for each in deliveries]):
-            return False
-        outcomes = [item.outcome for item in settlements]
-        if outcomes.count(DONE) == len(outcomes):
+        joined, outcomes = b"".join(receipts), [item.outcome for item in settlements]
+        labelled, all_done = joined.count(b"/"), outcomes.count(DONE) == len(outcomes)
+        if labelled or b"".join([each.constraints for each in deliveries]):
+            if labelled == joined.count(LOG) == len(deliveries) and all_done:
+                self.from_log = deliveries
+            return bool(self.from_log)
+        if all_done:
             self.done = deliveries
             return True
         kept = [outcome for outcome in outcomes if type(outcome) is Done and outcome.verdict]
@@ -142,7 +147,8 @@ class Batch:
         blocks += self._columns(kept, self._kept_labels, checked)
         blocks += [outcome.verdict for _, outcome in self.kept]
         blocks += [outcome.ttl_ms for _, outcome in self.kept]
-        blocks += [receipt_of(delivery)[len(LOG) :] for delivery in self.from_log]
+        receipts: Any = [delivery.receipt for delivery in self.from_log]
+        blocks += [receipt[len(LOG) :] for receipt in receipts]
         if checked:
             blocks += [delivery.count for delivery in self.from_log]
         blocks += self._moved

@@ -188,7 +188,10 @@ class _SettlementBatch:
         """It may have been written: answers can be lost, and errors can be false."""
 
 
-def _by_queue(settlements: Sequence[Settlement]) -> list[_SettlementBatch]:
+def _by_queue(settlements: list[Settlement]) -> list[_SettlementBatch]:
+    queues = {item.delivery.queue for item in settlements}
+    if len(queues) == 1:
+        return [_SettlementBatch(queues.pop(), settlements)]
     batches: dict[str, _SettlementBatch] = {}
     for item in settlements:
         queue = item.delivery.queue

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from headrace.core.job.envelope import NO_OVERRIDES
 from headrace.core.job.failure import GateClosed, Unfit, describe
 from headrace.core.job.history import NO_HISTORY
 from headrace.core.job.retry import RemoteError, names_of
@@ -33,7 +32,7 @@ class BatchRun(Run):
         self.task = first.task
         self.history = first.history
         self.kwargs = {}
-        self.limited = any(member.limited for member in members)
+        self.limited = True in [member.limited for member in members]
         self._members = list(members)
 
     @property
@@ -49,7 +48,8 @@ class BatchRun(Run):
 
     def begin(self) -> None:
         """`refuse` the members that have expired; `Unfit` if that is all of them."""
-        for member in tuple(self._members):
+        expiring = [m for m in self._members if m.envelope.overrides.expires_ms is not None]
+        for member in expiring:
             try:
                 member.check_expiry()
             except Unfit as error:
@@ -63,8 +63,8 @@ class BatchRun(Run):
         for member in self._members:
             member.started = started
             items.append(member.args[0])
-            if member.envelope.overrides is not NO_OVERRIDES:
-                self._timeout = min(self._timeout, member.timeout or _FOREVER)
+            if timeout := member.envelope.overrides.timeout:
+                self._timeout = min(self._timeout, timeout)
         self.ends_at = started + self._timeout
         self.args = (items,)
 

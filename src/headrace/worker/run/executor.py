@@ -158,10 +158,11 @@ class Executor:
             answers = errors_of(batch, error)
         outcomes = self._outcomes.of_answers(batch.members, answers)
         end_if_forked(self._forks)
-        runs = [run for run in batch.members if not run.abandoned]
+        runs: list[Run] = []
         for run, outcome in zip(batch.members, outcomes, strict=True):
             if not run.abandoned:
                 run.outcome = outcome
+                runs.append(run)
         if self._settings.events:
             batch.note_facts(self._ahead_ms)
         if self._auditing is not None and runs:

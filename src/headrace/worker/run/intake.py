@@ -97,7 +97,8 @@ class Intake:
         delivery = run.delivery
         if delivery.count > 1 or run.history.crashes:
             self._stop_crash_loop(run)
-        run.check_expiry()
+        if run.envelope.overrides.expires_ms is not None:
+            run.check_expiry()
         if delivery.constraints:
             run.limited = _has_limits(delivery.constraints)
 
