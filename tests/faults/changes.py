@@ -19,7 +19,15 @@ from headrace.errors import StoreError
 from headrace.store.contract import RunStart, Settlement, StoreConsumer
 from headrace.store.redis.script import Script
 from headrace.store.redis.store import RedisStore
-from headrace.store.values import Arrival, Counts, IdempotencyKey, JobEnding, QueueBound, Report
+from headrace.store.values import (
+    Arrival,
+    Counts,
+    IdempotencyKey,
+    JobEnding,
+    QueueBound,
+    Report,
+    Rescheduling,
+)
 from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, kept, known, parcel
 from headrace.testing.conformance.topics.topic_ground import (
     BILLING,
@@ -261,6 +269,24 @@ class Cancel(Change):
         assert await self.store.cancel(QUEUE, [self.parcel.job_id]) == [State.CANCELLED]
 
     async def meanwhile(self) -> None:
+        await self.plain.append(QUEUE, [self.parcel])
+
+    async def check(self) -> None:
+        assert await self.count() == Counts(scheduled=1)
+
+
+class Reschedule(Change):
+    script = "reschedule"
+
+    async def prepare(self) -> None:
+        self.parcel = parcel(delay_ms=3_600_000)
+        await self.plain.append(QUEUE, [self.parcel])
+
+    async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
+        await self.store.reschedule(QUEUE, [self.parcel.job_id], Rescheduling(delay_ms=0))
+
+    async def meanwhile(self) -> None:
+        assert await self.run_all() == [self.parcel.job_id]
         await self.plain.append(QUEUE, [self.parcel])
 
     async def check(self) -> None:
@@ -581,8 +607,9 @@ def snapshot(server: redis.Redis, namespace: str) -> dict[bytes, bytes | None]:
 
 
 CHANGES: tuple[type[Change], ...] = (
-    Append, Enter, Crowd, Settle, Release, Move, Publish, Promote, Reclaim, Cancel, Replay, Purge,
-    Remove, Forget, Follow, Arrive, Begin, RecordStart, KvSet, Rewind, Pause, Tell, Join, Disband,
+    Append, Enter, Crowd, Settle, Release, Move, Publish, Promote, Reclaim, Cancel, Reschedule,
+    Replay, Purge, Remove, Forget, Follow, Arrive, Begin, RecordStart, KvSet, Rewind, Pause, Tell,
+    Join, Disband,
 )  # fmt: skip
 
 

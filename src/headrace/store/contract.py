@@ -40,6 +40,7 @@ from headrace.store.values import (
     QueueState,
     RecordedFact,
     Report,
+    Rescheduling,
 )
 
 
@@ -219,6 +220,17 @@ class Store(TopicStore, Protocol):
         state in which it had already ended; or None if the store does not know it. A running job
         ends as cancelled unless it ends by itself first, even if its worker dies; without
         `running` it is left alone."""
+        ...
+
+    async def reschedule(
+        self, queue: str, job_ids: Sequence[JobId], change: Rescheduling
+    ) -> list[bool]:
+        """Give waiting and scheduled jobs another time, priority or queue; returns for each whether
+        it was one. A job that is due passes its lane and limits; one that waits goes behind the
+        others of its priority, and leaves its lane if it is to run later. A job that changes its
+        queue keeps its id and history; it must have no unique name, no place in a flow and nothing
+        that it has done once, else the answer is False. It is in one of the two queues or, for a
+        moment, on its way, as flow messages are."""
         ...
 
     async def pause(self, queue: str, task: str = "") -> None:

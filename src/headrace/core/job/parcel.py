@@ -38,6 +38,8 @@ class Parcel(msgspec.Struct, frozen=True, gc=False):
     children: tuple[Child, ...] = ()
     """Jobs, stored before this one, that wait for it."""
     tick: Tick | None = None
+    history: bytes = b""
+    """Of a job that comes from another queue, where it may have run."""
 
     @property
     def is_plain(self) -> bool:
@@ -47,6 +49,7 @@ class Parcel(msgspec.Struct, frozen=True, gc=False):
             and not self.parents
             and not self.children
             and self.tick is None
+            and not self.history
         )
 
 

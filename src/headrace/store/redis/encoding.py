@@ -8,7 +8,11 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.job.constraints import NO_CONSTRAINTS, encode_constraints
+from headrace.core.job.constraints import (
+    NO_CONSTRAINTS,
+    decode_constraints,
+    encode_constraints,
+)
 from headrace.core.job.envelope import Malformed
 from headrace.core.job.parcel import Child, Parcel
 from headrace.core.job.state import State
@@ -42,6 +46,7 @@ def parts_of(parcel: Parcel) -> tuple[Argument, ...]:
         b"".join(map(child_record, parcel.children)),
         parcel.tick.schedule if parcel.tick else "",
         parcel.tick.at_ms if parcel.tick else "",
+        parcel.history,
     )
 
 
@@ -140,3 +145,23 @@ def reason_in(raw: bytes) -> str:
 def id_of(fields: Sequence[bytes]) -> bytes:
     """The job id in an entry of dead jobs; empty if it has none."""
     return fields[1] if fields[0] == b"k" else b""
+
+
+def is_move(fields: Sequence[bytes]) -> bool:
+    """Whether a message takes a job to another queue, rather than an ending."""
+    return b"w" in fields[::2]
+
+
+def moved_job(fields: Sequence[bytes]) -> tuple[str, Parcel]:
+    """The job in a message, and where it goes; `KeyError` or `ValueError` if it cannot be read."""
+    named = dict(zip(fields[::2], fields[1::2], strict=True))
+    when = named[b"w"].decode()
+    moved = Parcel(
+        named[b"k"],
+        named[b"j"],
+        delay_ms=int(when[1:]) if when.startswith("+") else None,
+        at_ms=int(when[1:]) if when.startswith("@") else None,
+        constraints=decode_constraints(named[b"t"]),
+        history=named[b"h"],
+    )
+    return named[b"q"].decode(), moved

@@ -79,7 +79,8 @@ class QueueKeys:
     | unique + u      | string | the job that has the unique name u; expires if kept after its end |
     | flow + k        | hash   | what job k waits for: see lua/moving/flows.lua                    |
     | children        | hash   | job id → those that wait for it                                 |
-    | flow_messages   | stream | endings on their way to jobs of other queues                     |
+    | flow_messages   | stream | endings on their way to jobs of other queues, and jobs on their  |
+    |                 |        | way there, which have a field `w`                                |
     | cancelling      | hash   | running jobs that should end                                     |
     | paused          | set    | paused tasks; an empty name for the whole queue                  |
     | progress        | hash   | job id → its progress                                            |

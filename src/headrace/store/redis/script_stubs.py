@@ -52,6 +52,7 @@ _remove = Script("remove")
 _renew = Script("renew")
 _replay = Script("replay")
 _report = Script("report")
+_reschedule = Script("reschedule")
 _rewind = Script("topics/rewind")
 _settle = Script("settle")
 _stats = Script("stats")
@@ -441,6 +442,16 @@ def report(
         _report, [keys.jobs, keys.progress, keys.journal, keys.reports_channel, keys.log,
         keys.log_jobs, keys.sessions], [keys.group, lines_most, log_ttl, reported, *jobs],
         idempotency,
+    )
+
+
+def reschedule(
+    link: Link, keys: QueueKeys, *, events: int, when: str, priority: str, target: str,
+    job_ids: Sequence[bytes], idempotency: IdempotencyKey | None = None,
+) -> Awaitable[list[int]]:
+    return link.run(
+        _reschedule, keys.all, [events, keys.queue, when, priority, target, *job_ids,
+        keys.history_rules.encoded], idempotency,
     )
 
 

@@ -11,18 +11,18 @@ from headrace.core.job.capacity import Runner
 from headrace.core.job.envelope import Malformed
 from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import task_gate
-from headrace.core.job.parcel import Child, Parcel
+from headrace.core.job.parcel import Child
 from headrace.core.job.state import State
 from headrace.core.job.verdict import decode_verdict
 from headrace.core.queue_names import is_log
 from headrace.errors import ConfigError
 from headrace.store.contract import DeadJobPage, Listener, ListenerHandle
 from headrace.store.oddities import readable
-from headrace.store.redis import encoding, facts, script_stubs
-from headrace.store.redis.connection.link import Argument, Link
+from headrace.store.redis import encoding, facts, moves, script_stubs
+from headrace.store.redis.connection.link import Argument
 from headrace.store.redis.connection.pubsub import encode_keys
 from headrace.store.redis.consumer import RedisConsumer
-from headrace.store.redis.keys import KvKeys, QueueKeys
+from headrace.store.redis.keys import KvKeys
 from headrace.store.redis.topics import RedisTopics
 from headrace.store.values import (
     Arrival,
@@ -32,9 +32,9 @@ from headrace.store.values import (
     JobEnding,
     JobIdPage,
     LogPage,
-    QueueBound,
     RecordedFact,
     Report,
+    Rescheduling,
     encode_cause,
 )
 
@@ -51,66 +51,6 @@ class RedisStore(RedisTopics):
     """See `headrace.store.contract.Store`."""
 
     # Sending
-
-    async def append(
-        self,
-        queue: str,
-        parcels: Sequence[Parcel],
-        *,
-        may_exist: bool = False,
-        idempotency: IdempotencyKey | None = None,
-        bound: QueueBound | None = None,
-    ) -> dict[int, JobId]:
-        if not parcels:
-            return {}
-        links, keys = self.links(), self.keys(queue)
-        if not self.is_announced(queue):
-            await self.announce(links.send, queue)
-        # A bounded queue may have to cancel jobs, with all that they hold.
-        plain = bound is None and all(parcel.is_plain for parcel in parcels)
-        sent = facts.of_parcels(parcels, listed=plain) if self.events_most else facts.NONE
-        if not plain:
-            return await self._append_constrained(
-                links.put, keys, parcels, may_exist, sent, idempotency, bound
-            )
-        jobs: list[Argument] = []
-        for parcel in parcels:
-            jobs += (parcel.job_id, encoding.when(parcel), parcel.envelope)
-        known = await script_stubs.append(
-            links.put,
-            keys,
-            events=self.events_most,
-            may_exist=may_exist,
-            facts=sent.data,
-            counts=sent.counts,
-            jobs=jobs,
-            idempotency=idempotency,
-        )
-        return {position - 1: parcels[position - 1].job_id for position in known}
-
-    async def _append_constrained(
-        self,
-        link: Link,
-        keys: QueueKeys,
-        parcels: Sequence[Parcel],
-        may_exist: bool,
-        sent: facts.FactBatch,
-        idempotency: IdempotencyKey | None,
-        bound: QueueBound | None,
-    ) -> dict[int, JobId]:
-        known = await script_stubs.append_constrained(
-            link,
-            keys,
-            events=self.events_most,
-            may_exist=may_exist,
-            facts=sent.data,
-            counts=sent.counts,
-            most=bound.most if bound else 0,
-            drops=bool(bound and bound.drops_oldest),
-            jobs=[part for parcel in parcels for part in encoding.parts_of(parcel)],
-            idempotency=idempotency,
-        )
-        return {at - 1: key for at, key in zip(known[::2], known[1::2], strict=True)}
 
     def give_up(self, idempotency: IdempotencyKey) -> None:
         self.server.abandoned.add(idempotency)
@@ -235,6 +175,24 @@ class RedisStore(RedisTopics):
             job_ids=job_ids,
         )
         return [encoding.cancelled(answer) for answer in answers]
+
+    async def reschedule(
+        self, queue: str, job_ids: Sequence[JobId], change: Rescheduling
+    ) -> list[bool]:
+        at_ms = 0 if change.delay_ms == 0 else change.at_ms
+        when = "" if at_ms is None else f"@{at_ms}"
+        moved = await script_stubs.reschedule(
+            self.links().send,
+            self.keys(queue),
+            events=self.events_most,
+            when=f"+{change.delay_ms}" if change.delay_ms else when,
+            priority="" if change.priority is None else str(change.priority),
+            target=change.queue,
+            job_ids=job_ids,
+        )
+        if change.queue:
+            await moves.deliver(self, queue)
+        return [bool(each) for each in moved]
 
     async def pause(self, queue: str, task: str = "") -> None:
         await self._set_paused(queue, task, on=True)

@@ -18,7 +18,7 @@ from headrace.store.redis import encoding, facts, script_stubs
 from headrace.store.redis.connection.cluster import slot_of
 from headrace.store.redis.connection.link import Link
 from headrace.store.redis.keys import QueueKeys
-from headrace.store.redis.namespace import RedisNamespace
+from headrace.store.redis.sending import RedisSending
 from headrace.store.values import Counts, EndedJob, MinuteCount, QueueState, RunnerState
 
 # The server does nothing else while a script runs: this many queues take a few milliseconds.
@@ -46,7 +46,7 @@ def _job_at(
     return jobs[place] if place < len(jobs) else None
 
 
-class RedisSurveys(RedisNamespace):
+class RedisSurveys(RedisSending):
     """See `headrace.store.contract.Store`."""
 
     async def get(

@@ -12,8 +12,9 @@ from headrace.core.job.capacity import Capacity
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.state import State
 from headrace.store.contract import Listener, ListenerHandle, Promotion, reclaim_every
-from headrace.store.redis import script_stubs
+from headrace.store.redis import moves, script_stubs
 from headrace.store.redis.connection.errors import NoGroup
+from headrace.store.redis.encoding import is_move
 from headrace.store.redis.keys import signed
 from headrace.store.redis.read.read_plan import remaining
 from headrace.store.redis.read.source import ReadSource, delivery_of
@@ -125,7 +126,11 @@ class RedisUpkeep:
         )
         messages: list[FlowMessage] = []
         odd: list[str] = []
+        if any(is_move(fields) for _, fields in entries):
+            await moves.deliver(self._store, queue)
         for id, fields in entries:
+            if is_move(fields):
+                continue
             try:
                 messages.append(_message(id, fields))
             except (KeyError, ValueError):

@@ -19,7 +19,7 @@ from headrace.store.sqlite.gates import flows, pauses
 from headrace.store.sqlite.gates.arrivals import arrive
 from headrace.store.sqlite.inspection import progress_log
 from headrace.store.sqlite.inspection.reads import SqliteReads
-from headrace.store.sqlite.jobs import cancellation, history_writer, insert, pruning
+from headrace.store.sqlite.jobs import cancellation, history_writer, insert, pruning, rescheduling
 from headrace.store.sqlite.jobs.bounded import append_bounded
 from headrace.store.sqlite.jobs.claims import Claims
 from headrace.store.sqlite.jobs.queue_shares import share_policy
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         JobEnding,
         QueueBound,
         Report,
+        Rescheduling,
     )  # fmt: skip
 
 _FORGETFUL = ("memory:// keeps nothing when the process ends: use sqlite:///file.db",)
@@ -117,6 +118,12 @@ class SqliteStore(SqliteReads):
         return await self._writer.change(
             queue, partial(cancellation.cancel, job_ids=job_ids, running=running)
         )
+
+    async def reschedule(
+        self, queue: str, job_ids: Sequence[JobId], change: Rescheduling
+    ) -> list[bool]:
+        reschedule = partial(rescheduling.reschedule, job_ids=job_ids, to=change)
+        return await self._writer.change(queue, reschedule)
 
     async def pause(self, queue: str, task: str = "") -> None:
         await self._writer.change(queue, partial(pauses.pause, task=task))

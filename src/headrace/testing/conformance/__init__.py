@@ -50,6 +50,7 @@ from headrace.testing.conformance.queues.forgetting import ForgettingConformance
 from headrace.testing.conformance.queues.history import HistoryConformance
 from headrace.testing.conformance.queues.queue_bounds import QueueBoundsConformance
 from headrace.testing.conformance.queues.removal import RemovalConformance
+from headrace.testing.conformance.queues.rescheduling import ReschedulingConformance
 from headrace.testing.conformance.queues.starts import StartsConformance
 from headrace.testing.conformance.queues.stats import StatsConformance
 from headrace.testing.conformance.queues.surveys import LocateConformance, SurveysConformance
@@ -98,6 +99,7 @@ class StoreConformance(
     PauseConformance,
     RemovalConformance,
     QueueBoundsConformance,
+    ReschedulingConformance,
     ReportsConformance,
     OnceConformance,
     KvConformance,

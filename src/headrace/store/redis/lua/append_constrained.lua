@@ -1,12 +1,12 @@
 #!lua
 -- Add jobs with constraints, all or none; atomic, so that of two jobs that want the same lane, name or tick one is first.
 -- KEYS: *
--- ARGV: events:int queue may_exist:bool facts:bytes counts:bytes most:int drops:bool, then *jobs, for each: job_id when envelope constraints parents children schedule tick
+-- ARGV: events:int queue may_exist:bool facts:bytes counts:bytes most:int drops:bool, then *jobs, for each: job_id when envelope constraints parents children schedule tick history
 -- Returns list[Any]: pairs: the position, from 1, of a job that was not added, and the id of the job that stands for it, '' if there was no room.
 
 -- most: how many jobs the queue may hold, 0 for any number; `drops` if the oldest make room.
 local may_exist, most, drops = ARGV[3] == '1', tonumber(ARGV[6]), ARGV[7] == '1'
-local HEAD, EACH = 7, 8
+local HEAD, EACH = 7, 9
 local TICKS_MS = 7 * 86400000
 
 local wrong = wrong_type({
@@ -172,8 +172,8 @@ get_places(key.jobs, job_ids, places, false)
 
 local known = {}
 for at = HEAD + 1, #ARGV, EACH do
-  local job_id, when, envelope, constraints, parents, children, schedule_name, tick = unpack(ARGV, at, at + EACH - 1)
-  local job = {id = job_id, envelope = envelope, history = '', constraints = constraints, inputs = ''}
+  local job_id, when, envelope, constraints, parents, children, schedule_name, tick, history = unpack(ARGV, at, at + EACH - 1)
+  local job = {id = job_id, envelope = envelope, history = history, constraints = constraints, inputs = ''}
   local fired = tick ~= '' and is_fired(schedule_name, tonumber(tick))
   local instead = (fired or is_known(job_id)) and job_id or namesake(job, when)
   if not instead and not has_room() then

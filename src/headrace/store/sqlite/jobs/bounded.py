@@ -1,4 +1,4 @@
-"""Adding jobs to a queue that may hold only so many."""
+"""Adding jobs to a queue that has a bound."""
 
 from __future__ import annotations
 

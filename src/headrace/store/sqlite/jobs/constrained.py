@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _INSERT = """
     INSERT INTO jobs (id, queue, job_id, priority, constraints, envelope, state, position, time_ms,
-        flags, lane, gate, reason, runner)
+        flags, lane, gate, reason, runner, history)
     VALUES {rows}"""
 _ENDED = """
     WITH named (queue, job_id, now_ms) AS (VALUES {rows})
@@ -129,7 +129,7 @@ def _add(change: Change, parcels: Sequence[Parcel], since: Mapping[JobId, int]) 
     limits.pass_through(change, new)
     rows = [
         (entry.id, change.number, entry.job_id, parcel.constraints.priority, entry.raw_constraints,
-         parcel.envelope, *entry.place, _runner(change, parcel))
+         parcel.envelope, *entry.place, _runner(change, parcel), parcel.history)
         for entry, parcel in zip(new, parcels, strict=True)
     ]  # fmt: skip
     run_rows(change.connection, _INSERT, rows)
@@ -156,7 +156,7 @@ def _runner(change: Change, parcel: Parcel) -> int:
 def _entry(change: Change, parcel: Parcel, place: int) -> Entry:
     constraints = parcel.constraints
     raw_constraints = encode_constraints(constraints)
-    flags = LADEN if raw_constraints else 0
+    flags = LADEN if raw_constraints or parcel.history else 0
     if constraints.lane or constraints.unique or constraints.limits:
         flags |= CONSTRAINED
     if parcel.children:

@@ -1,4 +1,4 @@
-"""Queues that may hold only so many jobs."""
+"""Queues that have a bound."""
 
 from __future__ import annotations
 
