@@ -59,14 +59,12 @@ def test_jobs_schedules_dashboard_and_reload_in_one_command(shop: Path, start: S
     port = free_port()
     program = start("dev", "mill:app", "--port", str(port))
     program.says(f"http://127.0.0.1:{port}/?token=")
-    person = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-    address = re.search(r"dashboard at (\S+)", program.output)
-    assert address
+    person, address = visitor_of(program)
     program.says("worker    | ")
     eventually("the schedule ticks", (shop / "ticked").exists)
     enqueue(shop, "one")
     eventually("the job runs", lambda: wrote(shop / "one", "first"))
-    eventually("the dashboard answers", lambda: b"Overview" in page(person, address[1]))
+    eventually("the dashboard answers", lambda: b"Overview" in page(person, address))
 
     (shop / "mill.py").write_text(APP.format(words="second"))
     program.says("mill.py changed")
@@ -85,6 +83,29 @@ def test_jobs_schedules_dashboard_and_reload_in_one_command(shop: Path, start: S
     assert not any(map(is_alive, pids))
 
 
+def visitor_of(program: Program) -> tuple[urllib.request.OpenerDirector, str]:
+    """Someone who has seen the address of the dashboard, and the address."""
+    program.says("dashboard at ")
+    address = re.search(r"dashboard at (\S+)", program.output)
+    assert address
+    return urllib.request.build_opener(urllib.request.HTTPCookieProcessor()), address[1]
+
+
+def test_each_start_and_end_of_a_run_is_a_line(shop: Path, start: Start) -> None:
+    (shop / "mill.py").write_text(APP.format(words="first"))
+    program = start("dev", "mill:app", "--port", str(free_port()))
+    program.says("worker    | ")
+    enqueue(shop, "one")
+    ends = re.compile(
+        r"headrace.runs: touch \S+ attempt 1: started\n(?s:.*)touch \S+ attempt 1: done"
+    )
+    eventually("it starts and ends in the log", lambda: ends.search(program.output))
+    # It is no terminal.
+    assert "\x1b" not in program.output
+    program.send(signal.SIGINT)
+    assert program.ended() == 0
+
+
 def page(person: urllib.request.OpenerDirector, url: str) -> bytes:
     try:
         with person.open(url, timeout=30) as answer:
@@ -100,10 +121,18 @@ def test_code_that_does_not_start_is_reported_and_tried_again_when_it_changes(
     (shop / "mill.py").write_text(APP.format(words="first"))
     program = start("dev", "mill:app", "--port", str(free_port()))
     eventually("it works", (shop / "ticked").exists)
-    (shop / "mill.py").write_text("this is not Python")
-    program.says("it starts again when a file changes", times=2)
+    program.says(f"headrace dev: mill:app on sqlite:///{shop}/headrace.db")
+    person, home = visitor_of(program)
+    eventually("the dashboard answers", lambda: b"Overview" in page(person, home))
+    (shop / "mill.py").write_text("def broken(:")
+    program.says("mill.py changed, and cannot be loaded:")
+    program.says("the dashboard stays, the worker starts again when a file changes")
+    program.says("ended after ")
+    assert program.output.count("SyntaxError") == 1
+    assert b"Overview" in page(person, home)
+    assert len(offspring(program)) == 1
     (shop / "mill.py").write_text(APP.format(words="mended"))
-    program.says("mill.py changed", times=2)
+    program.says("mill.py changed, restarting")
     enqueue(shop, "three")
     eventually("the mended code runs", lambda: wrote(shop / "three", "mended"))
     program.send(signal.SIGINT)

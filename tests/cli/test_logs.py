@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.logs import VisibleFormatter
+from headrace.cli.log_colours import LogPainter
+from headrace.cli.logs import ColourFormatter, VisibleFormatter
 from tests.cli.conftest import Start
 from tests.servers import free_port
 
@@ -48,6 +49,38 @@ def test_no_text_looks_like_a_line_of_its_own() -> None:
     text = logged("first\nERROR forged", error=ValueError("a\nERROR forged too"))
     assert [line for line in text.split("\n") if line.startswith("ERROR")] == ["ERROR first"]
     assert "\n  Traceback (most recent call last):" in text
+
+
+@pytest.mark.parametrize(
+    ("logger", "level", "text", "colour"),
+    [
+        ("headrace.worker", logging.INFO, "it runs", None),
+        ("headrace.worker", logging.WARNING, "it failed", "33"),
+        ("headrace.worker", logging.ERROR, "it is dead", "31"),
+        ("headrace.runs", logging.INFO, "add 1 attempt 1: started", "36"),
+        ("headrace.runs", logging.INFO, "add 1 attempt 1: done after 0.1 ms", "32"),
+        ("headrace.runs", logging.INFO, "add 1 attempt 1: failed with OSError after 1 ms", "33"),
+    ],
+)
+def test_colours_say_what_a_line_is_about(
+    logger: str, level: int, text: str, colour: str | None
+) -> None:
+    line = ColourFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s").format(
+        logging.LogRecord(logger, level, "shop.py", 1, "%s", (f"\x1b[31m{text}",), None)
+        if colour is None
+        else logging.LogRecord(logger, level, "shop.py", 1, "%s", (text,), None)
+    )
+    if colour is None:
+        assert "\x1b" not in line
+        return
+    assert line.startswith(f"\x1b[{colour}m")
+    assert line.endswith("\x1b[0m")
+    # `headrace dev` has only the text.
+    plain = line.removeprefix(f"\x1b[{colour}m").removesuffix("\x1b[0m")
+    painter = LogPainter()
+    assert painter.painted(plain) == line
+    assert painter.painted("  goes on") == f"\x1b[{colour}m  goes on\x1b[0m"
+    assert painter.painted("printed by a task") == "printed by a task"
 
 
 LOUD = r"""

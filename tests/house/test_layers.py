@@ -55,7 +55,7 @@ ROOMS: dict[str, set[str]] = {
     "benchmark": BASE | {"", "client", "metrics", "worker"},
     "cli": BASE
     | {"", "client", "worker", "admin", "benchmark", "demo", "outbox", "store.url"}
-    | {"exposition", "metrics", "top", "web"},
+    | {"exposition", "metrics", "middleware", "top", "web"},
     "__main__": {"cli"},
 }
 

@@ -17,7 +17,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from headrace import Headrace
-from headrace.cli.output import harmless_lines
+from headrace.cli.output import complain, harmless_lines
 from headrace.errors import ConfigError, HeadraceError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -25,6 +25,10 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _IMPORT_STRING = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
 # Enough to see where the module's own code went wrong.
 _FRAMES_SHOWN = 3
+
+
+class NotImported(ConfigError):
+    """The module of the app fails; where, was shown."""
 
 
 def app_options(command: Command) -> Command:
@@ -110,7 +114,7 @@ def _blame(module: str, error: BaseException) -> NoReturn:
     for line in harmless_lines("".join(shown).rstrip()):
         click.echo(line, err=True)
     last = traceback.format_exception_only(error)[-1].strip()
-    raise ConfigError(f"module {module!r} cannot be imported: {last}") from None
+    raise NotImported(f"module {module!r} cannot be imported: {last}") from None
 
 
 def _is_machinery(filename: str) -> bool:
@@ -150,3 +154,14 @@ def reading(queue: str) -> str:
     # Behind its own "=", a number would be taken for its weight.
     weighted = f"{queue}=1" if "=" in queue else queue
     return f"run headrace worker with -Q {shlex.quote(weighted)}"
+
+
+if __name__ == "__main__":
+    # `headrace dev` asks whether changed code can be loaded.
+    try:
+        load_app(sys.argv[1])
+    except NotImported:
+        sys.exit(2)
+    except HeadraceError as error:
+        complain(str(error))
+        sys.exit(2)

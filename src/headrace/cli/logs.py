@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
+from headrace.cli.log_colours import colour_of, colours_wanted
 from headrace.cli.output import harmless_lines
 from headrace.exposition.json_logs import JsonFormatter
 
@@ -24,6 +26,15 @@ class VisibleFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         first, *more = harmless_lines(super().format(record))
         return "\n".join([first, *(f"  {line}" for line in more)])
+
+
+class ColourFormatter(VisibleFormatter):
+    """The same in colours, by level; runs by how they ended."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        colour = colour_of(record.levelname, record.name, record.getMessage())
+        text = super().format(record)
+        return text if colour is None else click.style(text, fg=colour)
 
 
 def log_options(command: Command) -> Command:
@@ -48,7 +59,8 @@ def log_to_stderr(level: str | None, format: str | None, **fields: str) -> None:
     """Log to stderr. If the app's module has set up logging, change only what the options say.
     `fields` are on every line of JSON."""
     to_stderr = logging.StreamHandler()
-    to_stderr.setFormatter(VisibleFormatter(_LINE))
+    in_colour = colours_wanted() and sys.stderr.isatty()
+    to_stderr.setFormatter((ColourFormatter if in_colour else VisibleFormatter)(_LINE))
     logging.basicConfig(handlers=[to_stderr], level=(level or "info").upper())
     if level is not None:
         logging.getLogger("headrace").setLevel(level.upper())

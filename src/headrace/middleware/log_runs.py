@@ -14,14 +14,23 @@ from headrace.middleware.wrapping import Middleware, Proceed
 
 class LogRuns(Middleware):
     """Logs task, job, attempt, outcome and duration; for a batch the first job and the number of
-    others. `app.middleware(LogRuns())`."""
+    others. With `starts`, also a line when each begins. `app.middleware(LogRuns())`."""
 
-    def __init__(self, logger: logging.Logger | None = None, level: int = logging.INFO) -> None:
+    def __init__(
+        self,
+        logger: logging.Logger | None = None,
+        level: int = logging.INFO,
+        *,
+        starts: bool = False,
+    ) -> None:
         self._log = logger or logging.getLogger("headrace.runs")
         self._level = level
+        self._starts = starts
 
     async def run(self, run: JobRun, proceed: Proceed) -> Any:
         """Changes nothing."""
+        if self._starts:
+            self._write(run, "started", "started")
         began = time.monotonic()
         outcome = "done"
         try:
@@ -31,20 +40,23 @@ class LogRuns(Middleware):
             raise
         finally:
             took_ms = (time.monotonic() - began) * 1000
-            self._log.log(
-                self._level,
-                "%s %s%s attempt %d: %s after %.1f ms",
-                run.task.name,
-                run.context.job.id,
-                f" and {len(run.args[0]) - 1} more" if run.task.declared.batch else "",
-                run.context.attempt,
-                outcome,
-                took_ms,
-                extra=_fields(run, outcome, took_ms),
-            )
+            said = f"{outcome} after {took_ms:.1f} ms"
+            self._write(run, said, outcome, took_ms=round(took_ms, 3))
+
+    def _write(self, run: JobRun, said: str, outcome: str, **more: object) -> None:
+        self._log.log(
+            self._level,
+            "%s %s%s attempt %d: %s",
+            run.task.name,
+            run.context.job.id,
+            f" and {len(run.jobs) - 1} more" if run.task.declared.batch else "",
+            run.context.attempt,
+            said,
+            extra={**_fields(run, outcome), **more},
+        )
 
 
-def _fields(run: JobRun, outcome: str, took_ms: float) -> dict[str, object]:
+def _fields(run: JobRun, outcome: str) -> dict[str, object]:
     context = run.context
     return {
         "job": context.job.id,
@@ -53,7 +65,6 @@ def _fields(run: JobRun, outcome: str, took_ms: float) -> dict[str, object]:
         "attempt": context.attempt,
         "worker": context.worker,
         "outcome": outcome,
-        "took_ms": round(took_ms, 3),
     }
 
 

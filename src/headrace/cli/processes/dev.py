@@ -6,6 +6,7 @@ import os
 import secrets
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,6 +15,8 @@ from urllib.parse import quote
 import click
 
 from headrace.cli.app_loader import load_app, one_app
+from headrace.cli.log_colours import colours_wanted
+from headrace.cli.output import harmless_lines
 from headrace.cli.processes.dev_processes import DevProcesses
 from headrace.core import bounds as limits
 from headrace.core.display import harmless
@@ -77,15 +80,16 @@ def dev(
     name = one_app(app, app_option)
     if name is None:
         raise click.UsageError("say which app: headrace dev shop:app", click.get_current_context())
-    folders = _checked(name, port)
+    store, folders = _checked(name, port)
     # The same after each restart, so that users stay logged in.
     token = os.environ.get(_TOKEN) or secrets.token_urlsafe(24)
     processes = dev_processes(name, port, concurrency, drain, {_TOKEN: token})
-    click.echo(f"headrace dev: {name}, dashboard at {_url(port, token)} (Ctrl-C stops all)")
+    click.echo(f"headrace dev: {name} on {harmless(store)}")
+    click.echo(f"headrace dev: dashboard at {_url(port, token)} (Ctrl-C stops all)")
     with ProcessSignals() as signals:
         processes.start()
         try:
-            _look_after(processes, signals, Sources(*folders) if reload else None)
+            _look_after(name, processes, signals, Sources(*folders) if reload else None)
         finally:
             let_go_of_closed_terminal()
             processes.stop()
@@ -102,7 +106,7 @@ def dev_processes(
     """A worker and a dashboard, not started yet; `settings` are variables for both."""
     return DevProcesses(
         {
-            "worker": ["worker", name, "-c", str(concurrency), "--drain", str(drain)],
+            "worker": ["worker", name, "-c", str(concurrency), "--drain", str(drain), "--log-runs"],
             "dashboard": ["dashboard", name, "--host", _HOST, "--port", str(port)],
         },
         patience=drain + _BEYOND_DRAIN,
@@ -118,8 +122,8 @@ def _url(port: int, token: str) -> str:
     return f"{scheme}://{_HOST}:{port}/{asked}"
 
 
-def _checked(name: str, port: int) -> list[Path]:
-    """The folders to watch. Raises errors that would end both processes at once."""
+def _checked(name: str, port: int) -> tuple[str, list[Path]]:
+    """The store, and the folders to watch. Raises errors that would end both processes at once."""
     app = load_app(name)
     if app.url.startswith("memory:"):
         raise ConfigError(
@@ -134,10 +138,12 @@ def _checked(name: str, port: int) -> list[Path]:
             raise ConfigError(f"port {port} is taken: choose another with --port") from None
     module = sys.modules[name.partition(":")[0]]
     file = getattr(module, "__file__", None)
-    return [Path.cwd(), *([Path(file).parent] if file else [])]
+    return app.shown_url, [Path.cwd(), *([Path(file).parent] if file else [])]
 
 
-def _look_after(processes: DevProcesses, signals: ProcessSignals, sources: Sources | None) -> None:
+def _look_after(
+    name: str, processes: DevProcesses, signals: ProcessSignals, sources: Sources | None
+) -> None:
     """Restart the processes when files change, until a signal asks to stop."""
     while True:
         if any(number != signal.SIGCHLD for number in signals.wait(_LOOK_EVERY)):
@@ -148,9 +154,37 @@ def _look_after(processes: DevProcesses, signals: ProcessSignals, sources: Sourc
         changed = sources.changed() if sources else []
         if changed:
             more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-            click.echo(f"headrace dev: {harmless(changed[0].name)}{more} changed, restarting")
+            what = f"headrace dev: {harmless(changed[0].name)}{more} changed"
+            if trouble := _trouble(name):
+                _report(what, trouble)
+                processes.stop("worker")
+                continue
+            click.echo(f"{what}, restarting")
             processes.stop()
             processes.start()
+
+
+def _trouble(name: str) -> str:
+    """Why the app cannot be loaded any more; empty if it can. In a process of its own: this one has
+    loaded it already."""
+    loading = subprocess.run(
+        [sys.executable, "-m", "headrace.cli.app_loader", name],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="backslashreplace",
+        check=False,
+    )
+    return loading.stderr.strip() or f"exit code {loading.returncode}" if loading.returncode else ""
+
+
+def _report(what: str, trouble: str) -> None:
+    """Say what is wrong with the code."""
+    lines = [f"  {line}" for line in harmless_lines(trouble)]
+    shown = click.style("\n".join(lines), fg="red") if colours_wanted() else "\n".join(lines)
+    click.echo(f"{what}, and cannot be loaded:\n{shown}")
+    click.echo("headrace dev: the dashboard stays, the worker starts again when a file changes")
 
 
 class Sources:

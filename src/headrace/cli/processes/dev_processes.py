@@ -14,6 +14,7 @@ from typing import IO
 
 import click
 
+from headrace.cli.log_colours import LogPainter, colours_wanted
 from headrace.core.display import harmless
 from headrace.worker.processes.child_lifetime import SUPERVISOR, how_it_ended
 
@@ -39,10 +40,13 @@ class DevProcesses:
             "PYTHONUNBUFFERED": "1",
         }
         self._running: dict[str, subprocess.Popen[str]] = {}
-        self._readers: list[threading.Thread] = []
+        self._readers: dict[str, threading.Thread] = {}
 
     def start(self) -> None:
+        """Start those that do not run."""
         for name, arguments in self._commands.items():
+            if name in self._running:
+                continue
             process = subprocess.Popen(
                 [sys.executable, "-m", "headrace", *arguments],
                 env={**os.environ, **self._settings},
@@ -67,35 +71,37 @@ class DevProcesses:
                 sentences.append(f"the {name} {how_it_ended(code)}")
         return sentences
 
-    def stop(self) -> None:
-        """Stop all processes, and wait for them."""
-        for process in self._running.values():
+    def stop(self, *names: str) -> None:
+        """Stop all processes, or those named, and wait for them."""
+        leaving = {n: p for n, p in self._running.items() if not names or n in names}
+        for process in leaving.values():
             process.send_signal(signal.SIGTERM)
         ends_at = time.monotonic() + self.patience
-        for process in self._running.values():
+        for name, process in leaving.items():
             try:
                 process.wait(max(0.0, ends_at - time.monotonic()))
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        self._running.clear()
+            del self._running[name]
         ends_at = time.monotonic() + _LAST_WORDS
-        for reader in self._readers:
-            reader.join(max(0.0, ends_at - time.monotonic()))
-        self._readers.clear()
+        for name in leaving:
+            self._readers.pop(name).join(max(0.0, ends_at - time.monotonic()))
 
     def _print_output(self, name: str, output: IO[str]) -> None:
         width = max(map(len, self._commands))
+        painter = LogPainter()
 
         def repeat() -> None:
             with output:
                 for line in output:
                     # What a handler prints goes through here too.
                     shown = harmless(line.rstrip().expandtabs(8))
+                    shown = painter.painted(shown) if colours_wanted() else shown
                     # Read on if the terminal is closed: the process must not block.
                     with contextlib.suppress(OSError):
                         click.echo(f"{name:<{width}} | {shown}")
 
         reader = threading.Thread(target=repeat, name=f"headrace-{name}", daemon=True)
         reader.start()
-        self._readers.append(reader)
+        self._readers[name] = reader

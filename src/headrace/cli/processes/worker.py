@@ -28,6 +28,7 @@ from headrace.cli.processes.worker_process import exit_on_signal, leave, work
 from headrace.core import bounds as limits
 from headrace.core.scaling import Scaling
 from headrace.errors import ConfigError
+from headrace.middleware import LogRuns
 from headrace.worker.processes.child_lifetime import follow_supervisor, start_process
 from headrace.worker.processes.gauge import Gauge
 from headrace.worker.processes.supervisor import Supervisor
@@ -66,8 +67,11 @@ class WorkerOptions(msgspec.Struct, frozen=True):
     wait_for_store: float | None
     log_level: str | None
     log_format: str | None
+    log_runs: bool = False
 
     def worker(self, app: Headrace) -> Worker:
+        if self.log_runs:
+            app.middleware(LogRuns(starts=True))
         return app.worker(
             queues=self.queues,
             strict=self.strict,
@@ -85,6 +89,7 @@ class WorkerOptions(msgspec.Struct, frozen=True):
         if self.queues is not None:
             command += ["-Q", ",".join(_written(self.queues))]
         command += ["--strict"] if self.strict else []
+        command += ["--log-runs"] if self.log_runs else []
         counts = (("--threads", self.threads), ("--processes", self.processes))
         for option, value in (*counts, ("--wait-for-store", self.wait_for_store)):
             command += [] if value is None else [option, str(value)]
@@ -142,6 +147,7 @@ class WorkerOptions(msgspec.Struct, frozen=True):
     metavar="SECONDS",
     help="How long to wait for the store at the start.  [default: for ever]",
 )
+@click.option("--log-runs", is_flag=True, help="Log each start and end of a run.")
 @metrics_options
 @log_options
 def worker(
@@ -155,6 +161,7 @@ def worker(
     workers: tuple[int, int],
     drain: float,
     wait_for_store: float | None,
+    log_runs: bool,
     metrics_port: int | None,
     metrics_host: str | None,
     metrics_allow: tuple[str, ...],
@@ -186,6 +193,7 @@ def worker(
         wait_for_store,
         log_level,
         log_format,
+        log_runs,
     )
     metrics = place_of(metrics_port, metrics_host, metrics_allow)
     if workers == (1, 1):
