@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON ?=
 VENV := .venv$(if $(PYTHON),-$(notdir $(PYTHON)))
 
-.PHONY: demo test check coverage bench chaos format screenshots servers clean
+.PHONY: demo test check coverage bench chaos dist format screenshots servers clean
 
 demo: $(VENV)/.package
 	$(VENV)/bin/headrace demo
@@ -29,6 +29,11 @@ bench: $(VENV)/.tools servers
 # Longer fault tests than `make test` has time for; minutes, not hours.
 chaos: $(VENV)/.tools servers
 	HEADRACE_CHAOS=1 $(VENV)/bin/python -m pytest -n 2 --dist worksteal tests/chaos
+
+# The wheel and the source archive that are uploaded.
+dist: $(VENV)/.tools
+	rm -rf dist
+	$(VENV)/bin/python -m build --no-isolation
 
 # The pictures of the dashboard and of the terminal view in docs/screenshots.
 screenshots: $(VENV)/.tools servers
