@@ -3,7 +3,7 @@
 from headrace.app import Headrace
 from headrace.audit.record import AuditRecord
 from headrace.client.context import Context, current
-from headrace.client.flow_job import FlowJob
+from headrace.client.flow_job import FlowJob, FlowUpdate
 from headrace.client.job import AttemptInfo, Job, JobInfo
 from headrace.client.once import Once
 from headrace.client.schedule import Schedule
@@ -14,6 +14,7 @@ from headrace.client.topic.publication import PublishOutcome, PublishResult, Unp
 from headrace.client.topic.subscription import Subscription
 from headrace.client.topic.topic import Topic
 from headrace.client.watch import JobUpdate
+from headrace.core.flow.counts import FlowCounts
 from headrace.core.flow.flow import Flow, chain, group
 from headrace.core.job.progress import Progress
 from headrace.core.job.retry import Retry
@@ -80,7 +81,9 @@ __all__ = [
     "EventError",
     "EventNotFound",
     "Flow",
+    "FlowCounts",
     "FlowJob",
+    "FlowUpdate",
     "GroupNotFound",
     "Headrace",
     "HeadraceError",

@@ -56,7 +56,9 @@ class TestRedis(StoreConformance):
 class TestSqlite(StoreConformance):
     url = "sqlite:///{folder}/jobs.db"
     # What a queue has once and for all, and what is kept of the past.
-    lasting = frozenset(["queues", "reclaims", "numbers", "ticks", "facts", "counters", "topics"])
+    lasting = frozenset(
+        ["queues", "reclaims", "numbers", "ticks", "facts", "counters", "topics", "flow_parts"]
+    )
 
     @pytest.fixture
     async def store(self, tmp_path: Path) -> AsyncIterator[Store]:

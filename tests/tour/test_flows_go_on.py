@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from headrace import ConfigError, Headrace, JobFailed, Retry, State, chain, group
+from headrace import ConfigError, FlowCounts, Headrace, JobFailed, Retry, State, chain, group
 from tests.web.acting import post
 from tests.web.browsing import Person
 
@@ -130,3 +130,112 @@ async def test_why_names_the_job_that_failed_first(app: Headrace, mill: Mill) ->
     assert await app.admin.why(flow.id) == (
         f"It is dead (parent_failed): it waited for job {first}, which failed and is not kept."
     )
+
+
+async def test_a_flow_resumes_by_itself(app: Headrace, mill: Mill) -> None:
+    flow = await app.enqueue(
+        group(mill.grind.call(number) for number in (-1, 2, -3)).then(mill.total.call())
+    )
+    async with app.worker():
+        with pytest.raises(JobFailed):
+            await flow.result(timeout=20)
+        async with asyncio.timeout(20):
+            while True:
+                if await flow.counts() == FlowCounts(done=1, dead=3):
+                    break
+                await asyncio.sleep(0.01)
+        assert await flow.status() is State.DEAD
+        mill.broken = False
+        assert await flow.resume() == 2
+        assert await flow.resume() == 0
+        assert await flow.result(timeout=20) == 6
+    assert await flow.counts() == FlowCounts(done=4)
+    assert await flow.status() is State.DONE
+    assert (await flow.progress()).fraction == 1
+    assert await flow.resume() == 0
+
+
+async def test_a_flow_is_counted_while_it_runs(app: Headrace) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.task
+    async def hold(number: int) -> int:
+        begun.set()
+        if number:
+            await go_on.wait()
+        return number
+
+    @app.task(queue="totals")
+    async def total(numbers: list[int]) -> int:
+        return sum(numbers)
+
+    flow = await app.enqueue(group(hold.call(n) for n in (0, 1, 2)).then(total.call()))
+    assert await flow.counts() == FlowCounts(waiting=3, blocked=1)
+    assert await flow.status() is State.WAITING
+    states: list[State] = []
+    counted: list[FlowCounts] = []
+    async with app.worker(), asyncio.timeout(30):
+        async for update in flow.watch(poll=0.02):
+            states.append(update.state)
+            counted.append(update.counts)
+            assert update.counts.total == 4
+            assert update.progress is not None
+            assert update.progress.fraction == update.counts.done / 4
+            if update.counts == FlowCounts(done=1, running=2, blocked=1):
+                assert (await flow.progress()).text == "1 of 4"
+                info = await flow.info()
+                assert (info.state, info.progress and info.progress.fraction) == (
+                    State.RUNNING, 0.25,
+                )  # fmt: skip
+                go_on.set()
+    assert states[-1] is State.DONE
+    assert FlowCounts(done=1, running=2, blocked=1) in counted
+    assert counted[-1] == FlowCounts(done=4)
+    assert await flow.result(timeout=5) == 3
+
+
+@pytest.mark.parametrize("running", [True, False])
+async def test_cancelling_a_flow_ends_running_jobs_too(app: Headrace, running: bool) -> None:
+    begun, go_on, ended = asyncio.Event(), asyncio.Event(), list[int]()
+
+    @app.task
+    async def hold(number: int) -> int:
+        begun.set()
+        await go_on.wait()
+        ended.append(number)
+        return number
+
+    @app.task
+    async def after(number: int) -> None: ...
+
+    flow = await app.enqueue(chain(hold.call(1), after.call()))
+    async with app.worker(), asyncio.timeout(30):
+        await begun.wait()
+        assert await (flow.cancel() if running else flow.cancel(running=False))
+        if not running:
+            assert await flow.counts() == FlowCounts(running=1, cancelled=1)
+            go_on.set()
+        while True:
+            counts = await flow.counts()
+            if not counts.live:
+                break
+            await asyncio.sleep(0.01)
+    if running:
+        assert (counts, ended) == (FlowCounts(cancelled=2), [])
+    else:
+        assert (counts, ended) == (FlowCounts(cancelled=1, done=1), [1])
+
+
+async def test_counts_without_results(app: Headrace) -> None:
+    """Nothing is kept of the jobs, but how many there were."""
+
+    @app.task(result_ttl=0)
+    async def vanish() -> None: ...
+
+    flow = await app.enqueue(group([vanish.call(), vanish.call()]))
+    async with app.worker(), asyncio.timeout(30):
+        while True:
+            if await flow.status() is State.DONE:
+                break
+            await asyncio.sleep(0.01)
+    assert await flow.counts() == FlowCounts(done=2)

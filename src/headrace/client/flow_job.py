@@ -4,18 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from headrace.client.job import Job
+import msgspec
+
+from headrace.client.job import Job, JobInfo
+from headrace.client.watch import JobUpdate
+from headrace.core.bounds import check_seconds
+from headrace.core.flow.counts import FlowCounts, count_states
+from headrace.core.job.ids import JobId
+from headrace.core.job.progress import Progress
 from headrace.core.job.state import State
 from headrace.errors import JobNotFound
 from headrace.store.contract import JobSnapshot, Store
+from headrace.store.values import FlowPart
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 # Jobs in one request, so that the requests of a large group are bounded.
 _TOGETHER = 500
+
+
+class FlowUpdate(JobUpdate, frozen=True):
+    """What `flow.watch()` yields whenever something has changed."""
+
+    counts: FlowCounts = FlowCounts()
 
 
 class FlowJob(Job[R]):
@@ -46,33 +61,137 @@ class FlowJob(Job[R]):
             results += await _all_results(jobs, left)
         return results  # type: ignore[return-value]
 
-    async def status(self) -> State:
-        """The state of the last job. A group has ended when all its jobs have, or when one of them
-        has failed or was cancelled."""
-        if not self.gives_list:
-            return await super().status()
-        snapshots = await self._seen(self.ends)
-        states = [seen.state if seen else State.DONE for seen in snapshots.values()]
-        if not any(snapshots.values()):
-            raise JobNotFound(self.id)
-        for state in _DECISIVE:
-            if state in states:
-                return state
-        return next((state for state in states if not state.final), State.DONE)
+    async def counts(self) -> FlowCounts:
+        """How many jobs of the flow are in each state, those that were added included: one question
+        for each queue of the flow, however large it is. Done and cancelled jobs are counted until
+        an hour after the flow has ended; later, jobs that the store does not know count as done."""
+        return (await self._counted())[0]
 
-    async def cancel(self) -> bool:
-        """End all jobs of the flow that have not begun; those that run go on. True if any of its
-        jobs is cancelled, by this call or before. `JobNotFound` if the store knows none of them."""
+    def counts_sync(self) -> FlowCounts:
+        """`counts` for code without an event loop."""
+        return self._app.portal.run(self.counts())
+
+    async def progress(self) -> Progress:
+        """How much of the flow is done: its jobs that are, of all."""
+        return _progress(await self.counts(), await self._now_ms())
+
+    async def status(self) -> State:
+        """How the flow has ended, as its last job has; until then, whether any of its jobs runs,
+        waits, is scheduled or blocked. A group has also ended when one of its jobs has failed or
+        was cancelled. `JobNotFound` if the store knows none of its jobs."""
+        return (await self._look())[0]
+
+    async def info(self) -> JobInfo:
+        """What the store knows of the last job, with the state and the progress of the flow."""
+        last = await super().info()
+        state, counts = await self._look()
+        progress = _progress(counts, await self._now_ms())
+        return msgspec.structs.replace(last, state=state, progress=progress)
+
+    async def watch(self, *, poll: float = 1.0) -> AsyncGenerator[FlowUpdate, None]:
+        """The flow's state, progress and counts: as they are now, then whenever they have changed,
+        until it has ended. Changes come within `poll` seconds."""
+        check_seconds("watch(poll=)", poll, least=0.01)
+        last: FlowUpdate | None = None
+        while last is None or not last.state.final:
+            state, counts = await self._look()
+            progress = _progress(counts, await self._now_ms())
+            update = FlowUpdate(state, progress, (), counts)
+            if last is None or (update.state, counts) != (last.state, last.counts):
+                last = update
+                yield update
+            if not update.state.final:
+                await asyncio.sleep(poll)
+
+    async def resume(self) -> int:
+        """Replay the jobs of the flow that failed; those that died with them wait again, and keep
+        the results that they have. Returns how many were replayed: asking twice replays once."""
+        store = (await self._app.session()).store
+        replayed = 0
+        for queue, part in (await self._parts(members=True)).items():
+            for chunk in _chunks(part.failed):
+                replayed += sum(await store.replay(queue, chunk))
+        return replayed
+
+    def resume_sync(self) -> int:
+        """`resume` for code without an event loop."""
+        return self._app.portal.run(self.resume())
+
+    async def cancel(self, *, running: bool = True) -> bool:
+        """End all jobs of the flow: those that have not begun never start, running ones are asked
+        to end, unless `running=False`. True if any of its jobs is cancelled or will be, by this
+        call or before. `JobNotFound` if the store knows none of them."""
         store = (await self._app.session()).store
         states: set[State | None] = set()
         # Children first: nothing of the flow starts while it is being cancelled.
-        for queue, jobs in (await _by_queue(reversed(self.jobs))).items():
-            for chunk in _chunks(jobs):
-                job_ids = [job.job_id for job in chunk]
-                states.update(await store.cancel(queue, job_ids, running=False))
+        todo = {
+            queue: [job.job_id for job in jobs]
+            for queue, jobs in (await _by_queue(reversed(self.jobs))).items()
+        }
+        asked: set[JobId] = set()
+        while todo:
+            for queue, job_ids in todo.items():
+                for chunk in _chunks(job_ids):
+                    states.update(await store.cancel(queue, chunk, running=running))
+                asked.update(job_ids)
+            # Those that were added, also while it is being cancelled.
+            parts = await self._parts(members=True)
+            added = {
+                queue: [id for id in part.live if id not in asked] for queue, part in parts.items()
+            }
+            todo = {queue: job_ids for queue, job_ids in added.items() if job_ids}
         if states == {None}:
             raise JobNotFound(self.id)
-        return State.CANCELLED in states
+        return State.CANCELLED in states or (running and State.RUNNING in states)
+
+    async def _counted(self) -> tuple[FlowCounts, bool]:
+        """The counts, and whether the store has any; else they are those of single jobs."""
+        counts, is_known = FlowCounts(), False
+        by_queue = await _by_queue(self.jobs)
+        for queue, part in (await self._parts(by_queue)).items():
+            is_known = is_known or part.counts.total > 0
+            jobs = by_queue.get(queue, [])
+            if part.counts.total >= len(jobs):
+                counts += part.counts
+            else:
+                counts += count_states(await self._states(jobs))
+        return counts, is_known
+
+    async def _look(self) -> tuple[State, FlowCounts]:
+        # Before the counts: when the last job is done, all others are.
+        seen = {} if self.gives_list else await self._seen(self.ends)
+        counts, is_known = await self._counted()
+        if self.gives_list and (counts.dead or counts.cancelled or not is_known):
+            seen = await self._seen(self.ends)
+        if not is_known and not any(seen.values()):
+            raise JobNotFound(self.id)
+        states = {each.state if each else State.DONE for each in seen.values()}
+        for state in (State.DEAD, State.CANCELLED):
+            if state in states:
+                return state, counts
+        if states == {State.DONE} and not self.gives_list:
+            return State.DONE, counts
+        return counts.state if counts.live else State.DONE, counts
+
+    async def _states(self, jobs: Iterable[Job[Any]]) -> list[State]:
+        """The states of jobs; nothing is kept of a job that was done long ago."""
+        return [seen.state if seen else State.DONE for seen in (await self._seen(jobs)).values()]
+
+    async def _parts(
+        self, known: Iterable[str] | None = None, *, members: bool = False
+    ) -> dict[str, FlowPart]:
+        """The flow's jobs by queue, also in queues that only added jobs are in."""
+        store: Store = (await self._app.session()).store
+        parts: dict[str, FlowPart] = {}
+        todo = set(await _by_queue(self.jobs) if known is None else known)
+        while todo:
+            queue = todo.pop()
+            parts[queue] = await store.flow_part(queue, self.job_id, members=members)
+            todo.update(name for name in parts[queue].queues if name not in parts)
+        return parts
+
+    async def _now_ms(self) -> int:
+        return await (await self._app.session()).store.time_ms()
 
     async def _seen(self, jobs: Iterable[Job[Any]]) -> dict[Job[Any], JobSnapshot | None]:
         store: Store = (await self._app.session()).store
@@ -84,7 +203,8 @@ class FlowJob(Job[R]):
         return seen
 
 
-_DECISIVE = (State.DEAD, State.CANCELLED, State.RUNNING)
+def _progress(counts: FlowCounts, now_ms: int) -> Progress:
+    return Progress(counts.fraction, f"{counts.done:,} of {counts.total:,}", now_ms)
 
 
 async def _by_queue(jobs: Iterable[Job[Any]]) -> dict[str, list[Job[Any]]]:
@@ -103,5 +223,5 @@ async def _all_results(jobs: Sequence[Job[Any]], timeout: float | None) -> list[
             one.cancel()
 
 
-def _chunks(jobs: Sequence[Job[Any]]) -> Iterator[Sequence[Job[Any]]]:
+def _chunks(jobs: Sequence[T]) -> Iterator[Sequence[T]]:
     return (jobs[at : at + _TOGETHER] for at in range(0, len(jobs), _TOGETHER))

@@ -10,6 +10,8 @@ from headrace.errors import ConfigError
 LEASE = 30.0
 CRASH_LIMIT = 3
 TIMEOUT = 300.0
+FLOW_COUNTED_MS = 3_600_000
+"""How long the ended jobs of a flow are counted after the last of its jobs in a queue."""
 RESULT_TTL = 600.0
 MAX_PAYLOAD = 4 * 1024 * 1024
 # What a call may bring beside its arguments; an envelope larger than both is not one of ours.

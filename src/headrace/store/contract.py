@@ -30,6 +30,7 @@ from headrace.store.values import (
     EndedJob,
     EndedJobPage,
     FlowMessage,
+    FlowPart,
     IdempotencyKey,
     JobEnding,
     JobIdPage,
@@ -264,6 +265,12 @@ class Store(TopicStore, Protocol):
     async def arrived(self, queue: str, pairs: Sequence[tuple[JobId, JobId]]) -> list[bool]:
         """For each pair of a blocked job and one that it waits for, whether the end of the latter
         has arrived."""
+        ...
+
+    async def flow_part(self, queue: str, flow: JobId, *, members: bool = False) -> FlowPart:
+        """The jobs of a flow that are in this queue, as their constraints name it: how many are in
+        each state, and with `members` which have not ended or failed. Done and cancelled ones are
+        counted until an hour after the last job of the flow in this queue."""
         ...
 
     async def report(self, queue: str, reports: Sequence[Report]) -> None:

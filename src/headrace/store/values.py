@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from headrace.core.flow.counts import FlowCounts
 from headrace.core.job.capacity import Runner
 from headrace.core.job.ids import JobId
 from headrace.core.job.state import State
@@ -150,6 +151,18 @@ class FlowMessage(msgspec.Struct, frozen=True):
     id: str
     queue: str
     arrival: Arrival
+
+
+class FlowPart(msgspec.Struct, frozen=True):
+    """The jobs of a flow that are in one queue."""
+
+    counts: FlowCounts = FlowCounts()
+    queues: tuple[str, ...] = ()
+    """Other queues in which jobs were added to the flow."""
+    live: tuple[JobId, ...] = ()
+    """Jobs that have not ended."""
+    failed: tuple[JobId, ...] = ()
+    """Dead jobs that can be replayed: they did not die with another."""
 
 
 class Report(msgspec.Struct, frozen=True):

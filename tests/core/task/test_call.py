@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from msgspec.structs import replace
+
 from headrace import Headrace
 from headrace.core.job import ids
-from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
+from headrace.core.job.constraints import Constraints
 from headrace.core.job.envelope import NO_OVERRIDES, Envelope, Feed, WireRetry, decode_envelope
 from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Child, FlowMembership, Parcel
@@ -117,9 +119,10 @@ def test_of_a_job_that_waits_the_store_knows_how_long_to_keep_its_end() -> None:
     plain = app.task(name="plain", result_ttl=5)(abs_of)
     forgotten = app.task(name="forgotten", result_ttl=0)(abs_of)
     waiting = membership(parents=(b"p" * 16,))
-    assert plain.call(1).parcel(NOW, waiting).constraints == Constraints(ttl_ms=5_000)
-    assert forgotten.call(1).parcel(NOW, waiting).constraints is NO_CONSTRAINTS
-    assert plain.call(1).parcel(NOW, membership()).constraints is NO_CONSTRAINTS
+    counted = Constraints(flow="66666666-6666-6666-6666-666666666666")
+    assert plain.call(1).parcel(NOW, waiting).constraints == replace(counted, ttl_ms=5_000)
+    assert forgotten.call(1).parcel(NOW, waiting).constraints == counted
+    assert plain.call(1).parcel(NOW, membership()).constraints == counted
 
 
 def abs_of(number: int) -> int:

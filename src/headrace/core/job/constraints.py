@@ -1,4 +1,4 @@
-"""A job's constraints: priority, lane, unique name, limits. Most jobs have none.
+"""A job's constraints: priority, lane, unique name, limits, flow. Most jobs have none.
 
 Constraints travel beside the envelope, because stores act on them: they decide what may run, and
 what an end sets free.
@@ -34,7 +34,7 @@ class Limit(msgspec.Struct, array_like=True, frozen=True):
 
 class Constraints(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     "priority": "p", "lane": "k", "width": "w", "unique": "u", "unique_for_ms": "f",
-    "debounced": "b", "limits": "r", "ttl_ms": "t",
+    "debounced": "b", "limits": "r", "ttl_ms": "t", "flow": "o",
 }):  # fmt: skip
     """What a store checks before it lets a job run, and what an end of the job sets free."""
 
@@ -52,6 +52,8 @@ class Constraints(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     limits: tuple[Limit, ...] = ()
     ttl_ms: _Ms = 0
     """How long the verdict is kept if the store itself ends the job, without a worker."""
+    flow: _Text = ""
+    """The id of the flow with which the job is counted."""
 
 
 NO_CONSTRAINTS = Constraints()

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
-import msgspec
+from msgspec.structs import replace
 
 from headrace.core.job import ids
 from headrace.core.job.capacity import Runner
@@ -237,6 +237,8 @@ class Call(Step[R_co]):
             constraints = self.task_constraints.of_job(self.queue, options, labels, waits)
             if delay_ms is None and options.at_ms is None:
                 delay_ms = self.task_constraints.delay_ms(options, labels)
+        if membership.flow:
+            constraints = replace(constraints, flow=ids.to_text(membership.flow))
         return Parcel(
             membership.job_id,
             envelope,
@@ -262,7 +264,7 @@ class Call(Step[R_co]):
                 changes["end_queue"] = membership.end_queue
         if not changes:
             return options.overrides
-        return msgspec.structs.replace(options.overrides, **changes)
+        return replace(options.overrides, **changes)
 
     def _linked(self) -> Links:
         if self.links is None:

@@ -78,7 +78,10 @@ class QueueKeys:
     | pace + g        | string | when the next may pass if they are spread out; expires by itself |
     | unique + u      | string | the job that has the unique name u; expires if kept after its end |
     | flow + k        | hash   | what job k waits for: see lua/moving/flows.lua                    |
-    | children        | hash   | job id → those that wait for it                                 |
+    | children        | hash   | job id → those that wait for it; of a dead one too               |
+    | flow_jobs + f   | set    | the jobs of flow f that have not ended, or are dead              |
+    | flow_counts + f | hash   | state → how many jobs of flow f have left in it; `q` and a queue |
+    |                 |        | → the flow has jobs there too; expires after the last            |
     | flow_messages   | stream | endings on their way to jobs of other queues, and jobs on their  |
     |                 |        | way there, which have a field `w`                                |
     | cancelling      | hash   | running jobs that should end                                     |
@@ -132,6 +135,8 @@ class QueueKeys:
         "facts",
         "finished_channel",
         "flow",
+        "flow_counts",
+        "flow_jobs",
         "gates",
         "groups",
         "history",
@@ -202,6 +207,8 @@ class QueueKeys:
         self.pace = f"{base}:pace:"
         self.unique = f"{base}:unique:"
         self.flow = f"{base}:flow:"
+        self.flow_jobs = f"{base}:flow_jobs:"
+        self.flow_counts = f"{base}:flow_counts:"
         self.children = f"{base}:children"
         self.flow_messages = f"{base}:flow_messages"
         self.cancelling = f"{base}:cancelling"

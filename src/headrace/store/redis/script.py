@@ -19,7 +19,13 @@ from importlib.resources import files
 
 import msgspec
 
-from headrace.core.bounds import DEAD_KEPT_COUNT, DEAD_KEPT_DAYS, EVENTS_TTL, RESULT_TTL
+from headrace.core.bounds import (
+    DEAD_KEPT_COUNT,
+    DEAD_KEPT_DAYS,
+    EVENTS_TTL,
+    FLOW_COUNTED_MS,
+    RESULT_TTL,
+)
 from headrace.core.job.outcome import task_gate
 from headrace.store.redis.connection.requests import REMEMBERED
 from headrace.store.redis.keys import RETURNED, WORKERS, QueueKeys
@@ -36,6 +42,7 @@ _CONSTANTS = "\n".join(
         "KEPT_MS": int(RESULT_TTL * 1000),
         "DEAD_MOST": DEAD_KEPT_COUNT,
         "DEAD_MS": DEAD_KEPT_DAYS * 86_400_000,
+        "FLOW_MS": FLOW_COUNTED_MS,
     }.items()
 )
 

@@ -24,6 +24,7 @@ _disband = Script("topics/disband")
 _draw = Script("topics/draw")
 _fetch = Script("fetch")
 _flow_messages = Script("flows/flow_messages")
+_flow_part = Script("flows/flow_part")
 _follow = Script("flows/follow")
 _forget = Script("forget")
 _forget_ended = Script("forget_ended")
@@ -180,6 +181,15 @@ def flow_messages(
 ) -> Awaitable[list[Any]]:
     return link.run(
         _flow_messages, [keys.flow_messages, keys.flow_relay], [consumer, limit, ticket],
+    )
+
+
+def flow_part(
+    link: Link, keys: QueueKeys, *, flow: str, members: bool,
+) -> Awaitable[list[Any]]:
+    return link.run(
+        _flow_part, [keys.jobs, keys.ready, keys.level, keys.flow, keys.flow_jobs,
+        keys.flow_counts], [flow, keys.group, RETURNED, int(members)],
     )
 
 

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from headrace.core.bounds import LOG_LINES, LOG_TTL
+from headrace.core.flow.counts import FlowCounts
 from headrace.core.job.capacity import Runner
 from headrace.core.job.envelope import Malformed
-from headrace.core.job.ids import JobId
+from headrace.core.job.ids import JobId, to_text
 from headrace.core.job.outcome import task_gate
 from headrace.core.job.parcel import Child
 from headrace.core.job.state import State
@@ -28,6 +29,7 @@ from headrace.store.values import (
     Arrival,
     Cause,
     Control,
+    FlowPart,
     IdempotencyKey,
     JobEnding,
     JobIdPage,
@@ -86,6 +88,13 @@ class RedisStore(RedisTopics):
         )
 
     # Asking
+
+    async def flow_part(self, queue: str, flow: JobId, *, members: bool = False) -> FlowPart:
+        counts, queues, live, failed = await script_stubs.flow_part(
+            self.links().ask, self.keys(queue), flow=to_text(flow), members=members
+        )
+        names = tuple(readable(name) for name in queues)
+        return FlowPart(FlowCounts(*counts), names, tuple(live), tuple(failed))
 
     async def browse(
         self,

@@ -23,8 +23,9 @@ PASSED = 4  # let through its limits, not begun
 CHILDREN = 8
 MARKED = 16
 REPORTED = 32
-ATTACHED = CANCELLING | CONSTRAINED | PASSED | CHILDREN | MARKED | REPORTED
 LADEN = 64  # a history, constraints or inputs, which are delivered with it
+IN_FLOW = 128  # counted with a flow
+ATTACHED = CANCELLING | CONSTRAINED | PASSED | CHILDREN | MARKED | REPORTED | IN_FLOW
 
 FLOW_GATE = "f"
 
@@ -125,7 +126,7 @@ def flags_again(entry: Entry) -> int:
     """The flags of a dead job that is not dead any more."""
     constraints = entry.constraints
     held = constraints.lane or constraints.limits or constraints.unique
-    return entry.flags & (MARKED | LADEN | CHILDREN) | (CONSTRAINED if held else 0)
+    return entry.flags & (MARKED | LADEN | CHILDREN | IN_FLOW) | (CONSTRAINED if held else 0)
 
 
 def by_ids(connection: sqlite3.Connection, ids: Sequence[Receipt]) -> dict[Receipt, Entry]:

@@ -17,6 +17,7 @@ from headrace.testing.conformance.flows.across_queues import (
     FarFlowsConformance,
     LargeFlowsConformance,
 )
+from headrace.testing.conformance.flows.counts import FlowCountsConformance
 from headrace.testing.conformance.flows.failures import FlowFailuresConformance
 from headrace.testing.conformance.flows.far_resumption import FarResumptionConformance
 from headrace.testing.conformance.flows.follow import FollowConformance
@@ -94,6 +95,7 @@ class StoreConformance(
     LargeFlowsConformance,
     ResumptionConformance,
     FarResumptionConformance,
+    FlowCountsConformance,
     CancellationConformance,
     RunningCancellationConformance,
     PauseConformance,

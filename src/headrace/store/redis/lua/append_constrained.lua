@@ -170,6 +170,15 @@ for at = HEAD + 1, #ARGV, EACH do
 end
 get_places(key.jobs, job_ids, places, false)
 
+-- Count new jobs with their flows.
+local joining = {}
+local function join_flow(flow, job_id)
+  if flow then
+    joining[flow] = joining[flow] or {}
+    table.insert(joining[flow], job_id)
+  end
+end
+
 local known = {}
 for at = HEAD + 1, #ARGV, EACH do
   local job_id, when, envelope, constraints, parents, children, schedule_name, tick, history = unpack(ARGV, at, at + EACH - 1)
@@ -195,6 +204,15 @@ for at = HEAD + 1, #ARGV, EACH do
   if instead ~= '' then
     adopt(instead or job_id, children, job_id)
   end
+  if not instead then
+    join_flow(constraints_of(job).flow, job_id)
+  end
+end
+for flow, jobs in pairs(joining) do
+  for i = 1, #jobs, 4000 do
+    redis.call('SADD', key.flow_jobs .. flow, unpack(jobs, i, math.min(i + 3999, #jobs)))
+  end
+  redis.call('PERSIST', key.flow_counts .. flow)
 end
 finish(0, ARGV[4], {}, ARGV[5])
 return applied(known)

@@ -31,6 +31,7 @@ for i = 3, #ARGV do
     redis.call('DEL', key.result .. job_id, key.flow .. job_id)
     notify_children(job_id, 'forgotten', '')
     local job = entry and job_of(job_id, entry[2])
+    leave_flow(job and constraints_of(job).flow, job_id, 'dead')
     if job and freed_by(job) == 'blocked' then
       leave_lane(constraints_of(job).lane, constraints_of(job).width)
     end

@@ -34,6 +34,10 @@ local function forget_names(job)
   if constraints.unique then
     gone[#gone + 1] = key.unique .. constraints.unique
   end
+  if constraints.flow then
+    gone[#gone + 1] = key.flow_jobs .. constraints.flow
+    gone[#gone + 1] = key.flow_counts .. constraints.flow
+  end
   local gates = {TASK_GATE .. task_of(job.envelope)}
   for _, limit in ipairs(constraints.limits or {}) do
     gates[#gates + 1] = limit[1]

@@ -27,7 +27,7 @@ end
 
 -- What others know a job by, or keep of it, stays in its queue.
 local function is_bound(job)
-  return constraints_of(job).unique or job.inputs ~= '' or redis.call('HEXISTS', key.children, job.id) == 1
+  return constraints_of(job).unique or constraints_of(job).flow or job.inputs ~= '' or redis.call('HEXISTS', key.children, job.id) == 1
     or redis.call('HEXISTS', key.once, job.id) == 1
 end
 

@@ -127,6 +127,7 @@ local function release_all(job_ids, constraints)
   for i, each in ipairs(constraints) do
     -- The job is done. What it held in keys that are not of their types cannot be freed.
     pcall(release, job_ids[i], read_constraints(each), true)
+    leave_flow(read_constraints(each).flow, job_ids[i], 'done')
   end
 end
 

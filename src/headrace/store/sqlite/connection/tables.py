@@ -26,7 +26,7 @@ _FIRST = (
     " flags INTEGER NOT NULL DEFAULT 0, lane TEXT NOT NULL DEFAULT '',"
     " gate TEXT NOT NULL DEFAULT '', constraints BLOB NOT NULL DEFAULT x'',"
     " history BLOB NOT NULL DEFAULT x'', inputs BLOB NOT NULL DEFAULT x'', envelope BLOB NOT NULL,"
-    " ready_ms INTEGER NOT NULL DEFAULT 0)",
+    " ready_ms INTEGER NOT NULL DEFAULT 0, flow TEXT NOT NULL DEFAULT '')",
     # Their last columns are there so that they cover queries for them.
     "CREATE UNIQUE INDEX jobs_by_id ON jobs (queue, job_id)",
     "CREATE INDEX jobs_waiting ON jobs (queue, runner, priority DESC, position, time_ms)"
@@ -37,6 +37,7 @@ _FIRST = (
     "CREATE INDEX jobs_blocked ON jobs (queue) WHERE state = 'blocked'",
     "CREATE INDEX jobs_at_gate ON jobs (queue, gate, position) WHERE gate != ''",
     "CREATE INDEX jobs_in_lane ON jobs (queue, lane, constraints) WHERE lane != ''",
+    "CREATE INDEX jobs_of_flow ON jobs (queue, flow, state) WHERE flow != ''",
     "CREATE INDEX jobs_cancelling ON jobs (queue) WHERE flags & 1",
     "CREATE TABLE results (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, job_id BLOB NOT NULL,"
     " expires_ms INTEGER NOT NULL, verdict BLOB NOT NULL, UNIQUE (queue, job_id))",
@@ -47,6 +48,12 @@ _FIRST = (
     "CREATE INDEX uniques_by_end ON uniques (until_ms) WHERE until_ms IS NOT NULL",
     "CREATE TABLE ticks (queue INTEGER NOT NULL, schedule TEXT NOT NULL, last_ms INTEGER NOT NULL,"
     " PRIMARY KEY (queue, schedule)) WITHOUT ROWID",
+    # Jobs of a flow that are in no row of `jobs` any more. A flow has a row for each of its queues.
+    "CREATE TABLE flow_parts (flow TEXT NOT NULL, queue INTEGER NOT NULL,"
+    " done INTEGER NOT NULL DEFAULT 0, dead INTEGER NOT NULL DEFAULT 0,"
+    " cancelled INTEGER NOT NULL DEFAULT 0, expires_ms INTEGER NOT NULL,"
+    " PRIMARY KEY (flow, queue)) WITHOUT ROWID",
+    "CREATE INDEX flow_parts_by_expiry ON flow_parts (expires_ms)",
     # `known_as` is the id by which the child knows its parent; it differs from `parent` if that
     # stands for a job that was not added.
     "CREATE TABLE children (queue INTEGER NOT NULL, parent BLOB NOT NULL, child_queue TEXT NOT"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.core.job.state import State
 from headrace.store.sqlite import kv
-from headrace.store.sqlite.gates import pauses
+from headrace.store.sqlite.gates import flow_parts, pauses
 from headrace.store.sqlite.inspection import facts, listing, progress_log, survey
 from headrace.store.sqlite.topics.topic_store import SqliteTopics
 from headrace.store.values import JobIdPage
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Control,
         Counts,
         EndedJobPage,
+        FlowPart,
         LogPage,
         MinuteCount,
         QueueState,
@@ -37,6 +38,9 @@ class SqliteReads(SqliteTopics):
 
     async def control(self, queue: str) -> Control:
         return await self._find(pauses.control, queue=queue)
+
+    async def flow_part(self, queue: str, flow: JobId, *, members: bool = False) -> FlowPart:
+        return await self._find(flow_parts.flow_part, queue=queue, flow=flow, members=members)
 
     async def log(self, queue: str, job_id: JobId, start: int = 0) -> LogPage:
         now_ms = self._clock.now_ms()

@@ -13,12 +13,13 @@ from headrace.store.sqlite.entries import (
     CHILDREN,
     CONSTRAINED,
     FLOW_GATE,
+    IN_FLOW,
     LADEN,
     MARKED,
     PASSED,
     REPORTED,
 )  # fmt: skip
-from headrace.store.sqlite.gates import lanes, limits, uniques
+from headrace.store.sqlite.gates import flow_parts, lanes, limits, uniques
 from headrace.store.sqlite.inspection import progress_log
 from headrace.store.sqlite.inspection.facts import task_of
 from headrace.store.sqlite.jobs import history_writer
@@ -56,7 +57,7 @@ _KEEP = """
 _MARK_DEAD = f"""
     WITH dead (id, died_ms, reason) AS (VALUES {{rows}})
     UPDATE jobs SET state = 'dead', time_ms = dead.died_ms, reason = dead.reason, lane = '',
-        gate = '', flags = flags & {MARKED | LADEN | CHILDREN}
+        gate = '', flags = flags & {MARKED | LADEN | CHILDREN | IN_FLOW}
     FROM dead WHERE jobs.id = dead.id"""
 
 
@@ -79,8 +80,15 @@ def let_go(change: Change, ended: Sequence[tuple[Entry, JobEnding]]) -> None:
         progress_log.forget_marks(change, marked)
     if awaited := {e.job_id: how for e, how in ended if e.flags & CHILDREN}:
         _add_arrivals(change, awaited)
+    if left := [(e.constraints.flow, how.state) for e, how in ended if _leaves_flow(e, how)]:
+        flow_parts.leave(change, left)
     if blocked := [e.job_id for e, how in ended if e.gate == FLOW_GATE and how.state != State.DEAD]:
         forget_parents(change, blocked)
+
+
+def _leaves_flow(entry: Entry, ending: JobEnding) -> bool:
+    """A dead job may be replayed, and is counted where it is."""
+    return bool(entry.flags & IN_FLOW) and ending.state != State.DEAD
 
 
 def _add_arrivals(change: Change, ended: dict[JobId, JobEnding]) -> None:

@@ -9,8 +9,8 @@ from headrace.core.job.envelope import FORMAT, with_id
 from headrace.core.job.state import State
 from headrace.core.queue_names import group_source
 from headrace.store.sqlite import entries
-from headrace.store.sqlite.entries import CHILDREN, CONSTRAINED, FLOW_GATE, LADEN, Entry
-from headrace.store.sqlite.gates import flows, lanes, limits, uniques
+from headrace.store.sqlite.entries import CHILDREN, CONSTRAINED, FLOW_GATE, IN_FLOW, LADEN, Entry
+from headrace.store.sqlite.gates import flow_parts, flows, lanes, limits, uniques
 from headrace.store.sqlite.gates.due_times import due_time, next_due, notify_due
 from headrace.store.sqlite.inspection.facts import task_of
 from headrace.store.sqlite.rows import run_rows, runner_number, select_rows
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _INSERT = """
     INSERT INTO jobs (id, queue, job_id, priority, constraints, envelope, state, position, time_ms,
-        flags, lane, gate, reason, runner, history)
+        flags, lane, gate, reason, runner, history, flow)
     VALUES {rows}"""
 _ENDED = """
     WITH named (queue, job_id, now_ms) AS (VALUES {rows})
@@ -129,7 +129,8 @@ def _add(change: Change, parcels: Sequence[Parcel], since: Mapping[JobId, int]) 
     limits.pass_through(change, new)
     rows = [
         (entry.id, change.number, entry.job_id, parcel.constraints.priority, entry.raw_constraints,
-         parcel.envelope, *entry.place, _runner(change, parcel), parcel.history)
+         parcel.envelope, *entry.place, _runner(change, parcel), parcel.history,
+         parcel.constraints.flow)
         for entry, parcel in zip(new, parcels, strict=True)
     ]  # fmt: skip
     run_rows(change.connection, _INSERT, rows)
@@ -141,6 +142,7 @@ def _add(change: Change, parcels: Sequence[Parcel], since: Mapping[JobId, int]) 
             if p.constraints.unique and _takes_name(change, p)
         ],
     )
+    flow_parts.join(change, {p.constraints.flow for p in parcels if p.constraints.flow})
     flows.note_parents(change, parcels)
     flows.note_children(
         change, [(p.job_id, p.job_id, child) for p in parcels for child in p.children]
@@ -161,6 +163,8 @@ def _entry(change: Change, parcel: Parcel, place: int) -> Entry:
         flags |= CONSTRAINED
     if parcel.children:
         flags |= CHILDREN
+    if constraints.flow:
+        flags |= IN_FLOW
     entry = Entry(
         place, parcel.job_id, "waiting", place, 0, flags, raw_constraints=raw_constraints,
         head=parcel.envelope, decoded=constraints,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.core.bounds import DEAD_KEPT_COUNT, DEAD_KEPT_DAYS, EVENTS_TTL
+from headrace.core.job.state import State
 from headrace.core.queue_names import group_source
 from headrace.store.oddities import readable
 from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import MARKED
+from headrace.store.sqlite.gates import flow_parts
 from headrace.store.sqlite.inspection import progress_log
 from headrace.store.sqlite.jobs import completion, history_writer
 from headrace.store.sqlite.topics import stopped_keys
@@ -35,12 +37,12 @@ _DROP_OLD_DEAD = """
     DELETE FROM jobs WHERE id IN (
         SELECT id FROM jobs WHERE queue = ? AND state = 'dead' AND time_ms < ? AND lane = ''
         ORDER BY time_ms LIMIT ?)
-    RETURNING job_id, flags"""
+    RETURNING job_id, flags, CAST(flow AS TEXT)"""
 _DROP_TOO_MANY_DEAD = """
     DELETE FROM jobs WHERE id IN (
         SELECT id FROM jobs WHERE queue = ? AND state = 'dead' AND lane = ''
         ORDER BY time_ms DESC LIMIT ? OFFSET ?)
-    RETURNING job_id, flags"""
+    RETURNING job_id, flags, CAST(flow AS TEXT)"""
 _OLD_LOGS = "SELECT id FROM logs WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?"
 _DROP_TICKS = "DELETE FROM ticks WHERE queue = ? AND last_ms < ?"
 _DROP_COUNTERS = "DELETE FROM counters WHERE queue = ? AND minute < ?"
@@ -50,7 +52,9 @@ _DROP_EXPIRED = (
     "DELETE FROM starts WHERE expires_ms <= ?",
     "DELETE FROM limits WHERE passed = 0 AND opens_ms IS NULL AND spent_until_ms <= ?",
 )
-_PURGE = "DELETE FROM jobs WHERE queue = ? AND job_id = ? AND state = 'dead'"
+_PURGE = """
+    DELETE FROM jobs WHERE queue = ? AND job_id = ? AND state = 'dead'
+    RETURNING CAST(flow AS TEXT)"""
 # Ids that another program wrote: not blobs, so they are equal to no id of ours.
 _ODD_KEYS = """
     SELECT CAST(job_id AS BLOB), id FROM jobs
@@ -61,7 +65,7 @@ _DROP = [
     f"DELETE FROM {table} WHERE queue = ?"
     for table in (
         "jobs", "results", "uniques", "ticks", "children", "joins", "parents", "limits", "starts",
-        "progress", "logs", "once", "facts", "counters", "history", "shelves",
+        "flow_parts", "progress", "logs", "once", "facts", "counters", "history", "shelves",
         "stopped_keys", "topic_groups",
     )
 ]  # fmt: skip
@@ -94,6 +98,7 @@ def sweep(change: Change) -> None:
     connection, now_ms = change.connection, change.now_ms
     drop_results(connection, now_ms, limit=_SWEPT_TOGETHER)
     _drop_dead(change)
+    flow_parts.drop_expired(connection, now_ms)
     for drop in _DROP_EXPIRED:
         connection.execute(drop, (now_ms,))
     history_writer.drop_expired(change)
@@ -116,8 +121,9 @@ def _drop_dead(change: Change) -> None:
     dropped = change.connection.execute(_DROP_OLD_DEAD, old).fetchall()
     too_many = (change.number, _SWEPT_TOGETHER, DEAD_KEPT_COUNT)
     dropped += change.connection.execute(_DROP_TOO_MANY_DEAD, too_many).fetchall()
-    progress_log.forget_marks(change, [job_id for job_id, flags in dropped if flags & MARKED])
-    completion.forget_family(change, [job_id for job_id, _ in dropped])
+    progress_log.forget_marks(change, [job_id for job_id, flags, _ in dropped if flags & MARKED])
+    flow_parts.leave(change, [(flow, State.DEAD) for _, _, flow in dropped])
+    completion.forget_family(change, [job_id for job_id, _, _ in dropped])
 
 
 def _drop_logs(change: Change) -> None:
@@ -131,10 +137,11 @@ def purge(change: Change, job_ids: Sequence[JobId]) -> list[bool]:
     """Delete dead jobs; returns for each id whether it was of one."""
     purged = []
     for job_id in job_ids:
-        gone = change.connection.execute(_PURGE, (change.number, job_id)).rowcount
+        gone = change.connection.execute(_PURGE, (change.number, job_id)).fetchall()
         if gone:
+            flow_parts.leave(change, [(flow, State.DEAD) for (flow,) in gone])
             change.connection.execute(_FORGET_RESULT, (change.number, job_id))
-        purged.append(gone > 0)
+        purged.append(bool(gone))
     if not all(purged):
         odd = dict(change.connection.execute(_ODD_KEYS, (change.number,)).fetchall())
         entries.delete(change.connection, [odd[job_id] for job_id in job_ids if job_id in odd])

@@ -9,7 +9,7 @@ import msgspec
 from headrace.core.job.constraints import encode_constraints
 from headrace.core.job.parcel import Parcel
 from headrace.store.sqlite import entries
-from headrace.store.sqlite.entries import CHILDREN, LADEN, MARKED, REPORTED
+from headrace.store.sqlite.entries import CHILDREN, IN_FLOW, LADEN, MARKED, REPORTED
 from headrace.store.sqlite.gates import lanes, limits, routing, uniques
 from headrace.store.sqlite.gates.due_times import due_time, next_due, notify_due
 from headrace.store.sqlite.inspection import progress_log
@@ -85,7 +85,7 @@ def _prioritise(change: Change, entry: Entry, priority: int | None) -> bool:
 def _move_away(change: Change, entry: Entry, to: Rescheduling) -> bool:
     """Move a job into another queue, in this change; False if others know it by its queue."""
     [(envelope, history, inputs)] = change.connection.execute(_BODY, (entry.id,)).fetchall()
-    if entry.constraints.unique or inputs or entry.flags & (CHILDREN | MARKED):
+    if entry.constraints.unique or inputs or entry.flags & (CHILDREN | IN_FLOW | MARKED):
         return False
     at_ms, constraints = to.at_ms, entry.constraints
     if entry.state == "scheduled" and not to.has_time:

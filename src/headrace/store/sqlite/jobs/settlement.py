@@ -16,7 +16,7 @@ from headrace.store.contract import Settlement
 from headrace.store.fact_block import encode_settled
 from headrace.store.history.block import blocks_of
 from headrace.store.sqlite import entries
-from headrace.store.sqlite.entries import CANCELLING, CHILDREN, LADEN, MARKED, REPORTED
+from headrace.store.sqlite.entries import CANCELLING, CHILDREN, IN_FLOW, LADEN, MARKED, REPORTED
 from headrace.store.sqlite.gates.flows import ending_of
 from headrace.store.sqlite.inspection.facts import task_of
 from headrace.store.sqlite.jobs import completion, history_writer, leases, pruning, requeue
@@ -45,7 +45,8 @@ _KEEP = """
 _MARK_DEAD = f"""
     WITH dead (id, died_ms, reason, history) AS (VALUES {{rows}})
     UPDATE jobs SET state = 'dead', time_ms = dead.died_ms, reason = dead.reason,
-        history = dead.history, owner = '', lane = '', flags = flags & {MARKED | CHILDREN} | {LADEN}
+        history = dead.history, owner = '', lane = '',
+        flags = flags & {MARKED | CHILDREN | IN_FLOW} | {LADEN}
     FROM dead WHERE jobs.id = dead.id"""
 _IN_ORDER = (Done, Retried, Dead, Cancelled, Held, Released)
 """In which order the facts of one step are written."""

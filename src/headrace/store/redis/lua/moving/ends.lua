@@ -45,6 +45,16 @@ local function notify_children(parent, state, value)
   end
 end
 
+-- Jobs that leave their flows, by flow and last state. `finish` writes it.
+local leaving = {}
+local function leave_flow(flow, job_id, state)
+  if flow then
+    leaving[flow] = leaving[flow] or {}
+    leaving[flow][state] = leaving[flow][state] or {}
+    table.insert(leaving[flow][state], job_id)
+  end
+end
+
 -- Free what a job with constraints holds.
 local function release(job_id, constraints, in_lane)
   if constraints.unique then
@@ -75,6 +85,9 @@ end
 -- Everything that follows from an end. The caller changes the job's place.
 local function ended(job_id, constraints, in_lane, state, value)
   release(job_id, constraints, in_lane)
+  if state ~= 'dead' then
+    leave_flow(constraints.flow, job_id, state)
+  end
   if any_special() then
     redis.call('HDEL', key.progress, job_id)
     forget_cancel_requests({job_id})
@@ -110,6 +123,7 @@ local function forget_dead(entry)
     places[job.id] = false
     redis.call('HDEL', key.once, job.id)
     redis.call('DEL', key.flow .. job.id)
+    leave_flow(constraints_of(job).flow, job.id, 'dead')
     notify_children(job.id, 'forgotten', '')
   end
 end

@@ -90,7 +90,7 @@ do
     if type(read) ~= 'table' then
       return nil
     end
-    local lane, width, unique, unique_for_ms, limits = read.k, read.w, read.u, read.f, read.r
+    local lane, width, unique, unique_for_ms, limits, flow = read.k, read.w, read.u, read.f, read.r, read.o
     -- Zero, and `debounced` without a name, count as absent.
     local priority, ttl_ms, debounced = read.p ~= 0 and read.p or nil, read.t, unique and read.b
     local sound = (lane == nil or is_text(lane)) and (width == nil or is_whole(width, 1, MOST_MS))
@@ -100,9 +100,10 @@ do
       and (limits == nil or are_limits(limits))
       and (priority == nil or is_whole(priority, 1, 100))
       and (ttl_ms == nil or is_whole(ttl_ms, 0, MOST_MS))
+      and (flow == nil or is_text(flow))
     return sound and {
       lane = lane, width = width, unique = unique, unique_for_ms = unique_for_ms, limits = limits,
-      priority = priority, ttl_ms = ttl_ms, debounced = debounced,
+      priority = priority, ttl_ms = ttl_ms, debounced = debounced, flow = flow,
     } or nil
   end
 

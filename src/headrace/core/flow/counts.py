@@ -1,0 +1,52 @@
+"""How many jobs of a flow are in each state."""
+
+from __future__ import annotations
+
+import msgspec
+
+from headrace.core.job.state import State
+
+
+class FlowCounts(msgspec.Struct, frozen=True):
+    """How many jobs of a flow are in each state."""
+
+    waiting: int = 0
+    scheduled: int = 0
+    blocked: int = 0
+    running: int = 0
+    done: int = 0
+    dead: int = 0
+    cancelled: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.live + self.done + self.dead + self.cancelled
+
+    @property
+    def live(self) -> int:
+        """How many have not ended."""
+        return self.waiting + self.scheduled + self.blocked + self.running
+
+    @property
+    def fraction(self) -> float:
+        """The part of all jobs that is done."""
+        return self.done / self.total if self.total else 0.0
+
+    @property
+    def state(self) -> State:
+        """The furthest state of the jobs that have not ended; if all have, that of the flow."""
+        for state in (State.RUNNING, State.WAITING, State.SCHEDULED, State.BLOCKED):
+            if getattr(self, state.value):
+                return state
+        if self.dead:
+            return State.DEAD
+        return State.CANCELLED if self.cancelled else State.DONE
+
+    def __add__(self, other: FlowCounts) -> FlowCounts:
+        pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
+        return FlowCounts(*(one + two for one, two in pairs))
+
+
+def count_states(states: list[State]) -> FlowCounts:
+    """The number of each of these states."""
+    return FlowCounts(**{state.value: states.count(state) for state in set(states)})
