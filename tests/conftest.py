@@ -17,7 +17,7 @@ pytest.register_assert_rewrite("headrace.testing.conformance", "tests.faults", "
 from headrace import Headrace  # noqa: E402
 from headrace.store.sqlite.store import SqliteStore  # noqa: E402
 from headrace.testing import ManualClock  # noqa: E402
-from tests.servers import RedisCluster, RedisServer  # noqa: E402
+from tests.servers import RedisCluster, RedisServer, newest_server_binary  # noqa: E402
 
 # What runs in the background of a shell ignores Ctrl-C, and so would the programs that tests start
 # and interrupt.
@@ -36,6 +36,14 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield given
         return
     with RedisServer(tmp_path_factory.mktemp("redis")) as server:
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+def valkey_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The same on the newest Valkey."""
+    folder = tmp_path_factory.mktemp("valkey")
+    with RedisServer(folder, binary=newest_server_binary()) as server:
         yield server.url
 
 

@@ -53,6 +53,16 @@ class TestRedis(StoreConformance):
         return kind in ("queues", "levels", "epoch", "events", "facts", "ticks")
 
 
+class TestValkey(TestRedis):
+    @pytest.fixture
+    async def store(self, valkey_url: str, namespace: str) -> AsyncIterator[Store]:
+        self.url, self.namespace = valkey_url, namespace
+        store = RedisStore(valkey_url, namespace=namespace, crash_limit=3)
+        await store.open()
+        yield store
+        await store.close()
+
+
 class TestSqlite(StoreConformance):
     url = "sqlite:///{folder}/jobs.db"
     # What a queue has once and for all, and what is kept of the past.
