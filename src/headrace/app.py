@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import datetime
 from types import TracebackType, UnionType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
@@ -33,7 +34,7 @@ from headrace.core.task.call import Call
 from headrace.core.task.options import BATCH_WAIT, TaskKwargs, TaskOptions
 from headrace.core.task.queue_settings import QueueSettings
 from headrace.core.topic.topic import TopicKwargs
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, HeadraceError, ResultTimeout
 from headrace.middleware import nesting, wrapping
 from headrace.middleware.wrapping import Middleware
 from headrace.settings import Settings
@@ -49,6 +50,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 E = TypeVar("E")
 ErrorHook = Callable[[str, BaseException, dict[str, Any]], object]
+# What may be added to the wait of someone whose time is over.
+_PATIENCE = 1.0
 _HookT = TypeVar("_HookT", bound=ErrorHook)
 _SinkT = TypeVar("_SinkT", bound=Target)
 _LifespanT = TypeVar("_LifespanT", bound=Callable[..., AsyncIterator[Any]])
@@ -414,6 +417,14 @@ class Headrace(Settings):
         store = (await self.session()).store
         known = dict.fromkeys([*self.queues, *await store.queues()])
         return next(iter(await store.locate(list(known), job_id)), None)
+
+    async def result_timeout(self, job_id: str, queue: str, waited: float) -> ResultTimeout:
+        """The error of someone who has waited so long for this job."""
+        with suppress(HeadraceError, TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                why = await self.admin.redacted().why(job_id, queue)
+                return ResultTimeout(job_id, waited, why, self.shown_url)
+        return ResultTimeout(job_id, waited)
 
     def _scheduling(
         self,

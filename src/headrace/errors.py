@@ -284,10 +284,15 @@ class JobCancelled(JobError):
 
 
 class ResultTimeout(JobError, TimeoutError):
-    """The job has not ended yet; it goes on."""
+    """The job has not ended yet; it goes on. `why` is what `app.admin.why` says of it, `store` the
+    URL of the store that it is in; both are empty if the store did not answer."""
 
-    def __init__(self, job_id: str, waited: float) -> None:
-        super().__init__(f"job {job_id} has not ended within {waited:g} s", job_id)
+    def __init__(self, job_id: str, waited: float, why: str = "", store: str = "") -> None:
+        said = f"job {job_id} has not ended within {waited:g} s{f', in {store}' if store else ''}"
+        super().__init__(f"{said}. {why}" if why else said, job_id)
+        self.waited = waited
+        self.why = why
+        self.store = store
 
 
 class ResultExpired(JobError):

@@ -130,7 +130,7 @@ def test_code_that_does_not_start_is_reported_and_tried_again_when_it_changes(
     program.says("ended after ")
     assert program.output.count("SyntaxError") == 1
     assert b"Overview" in page(person, home)
-    assert len(offspring(program)) == 1
+    eventually("the worker is gone", lambda: len(offspring(program)) == 1)
     (shop / "mill.py").write_text(APP.format(words="mended"))
     program.says("mill.py changed, restarting")
     enqueue(shop, "three")

@@ -165,3 +165,24 @@ def test_what_cannot_be_paused_is_refused(url: str, arguments: list[str], text: 
     result = CliRunner(env={"HEADRACE_URL": url}).invoke(main, ["queues", *arguments])
     assert result.exit_code == 2
     assert text in result.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["queues", "pause", "mial"],
+        ["queues", "resume", "mial"],
+        ["jobs", "list", "--queue", "mial"],
+        ["jobs", "cancel", "--queue", "mial", "--yes"],
+        ["dead", "list", "--queue", "mial"],
+        ["dead", "replay", "--queue", "mial", "--yes"],
+    ],
+)
+def test_a_queue_that_nobody_knows_is_a_warning(url: str, words: list[str]) -> None:
+    options = ["--url", url, "--namespace", "n"]
+    result = CliRunner().invoke(main, [*words, *options])
+    assert result.exit_code == 0
+    warning = "headrace: warning: no queue 'mial' is known: did you mean 'mail'?\n"
+    assert warning in result.stderr
+    known = CliRunner().invoke(main, [*(w.replace("mial", "mail") for w in words), *options])
+    assert "warning" not in known.stderr

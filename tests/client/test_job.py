@@ -9,6 +9,7 @@ import pytest
 from headrace import ConfigError, Headrace, JobCancelled, JobNotFound, ResultTimeout, State
 from headrace.benchmark.asgi_client import counted
 from headrace.core.job.progress import decode_progress
+from headrace.errors import StoreUnavailable
 
 
 async def test_a_waiting_job_is_cancelled_and_never_starts(app: Headrace) -> None:
@@ -156,3 +157,38 @@ def test_a_progress_that_cannot_be_read_is_none() -> None:
     assert decode_progress(b"") is None
     assert decode_progress(b"\xc1") is None
     assert decode_progress(b"\x93\xa1x\xa1y\xa1z") is None
+
+
+async def test_a_result_that_does_not_come_says_why(app: Headrace) -> None:
+    @app.task(queue="mail")
+    async def work() -> None: ...
+
+    job = await work.enqueue()
+    with pytest.raises(ResultTimeout) as raised:
+        await job.result(0.01)
+    error = raised.value
+    assert error.why == "It is waiting: no worker is running that reads queue 'mail'."
+    assert (error.store, error.waited) == (app.shown_url, 0.01)
+    assert str(error) == (
+        f"job {job.id} has not ended within 0.01 s, in {app.shown_url}. It is waiting: no worker "
+        "is running that reads queue 'mail'."
+    )
+    await job.cancel()
+
+
+async def test_a_store_that_does_not_answer_gives_no_reason(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @app.task
+    async def work() -> None: ...
+
+    async def away(*args: object, **options: object) -> str:
+        raise StoreUnavailable("gone")
+
+    monkeypatch.setattr("headrace.admin.jobs.job_admin.JobAdmin.why", away)
+    job = await work.enqueue()
+    with pytest.raises(ResultTimeout) as raised:
+        await job.result(0.01)
+    assert (raised.value.why, raised.value.store) == ("", "")
+    assert str(raised.value) == f"job {job.id} has not ended within 0.01 s"
+    await job.cancel()

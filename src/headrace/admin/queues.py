@@ -98,6 +98,12 @@ class QueueAdmin(AdminContext):
         store, names = await self._store(), await self._queue_names(name)
         return QueueInfo.of(name, await store.survey(names), await store.time_ms())
 
+    async def names_like(self, name: str) -> list[str] | None:
+        """None if this is one of `queues`, or a group of a topic; otherwise the names of all,
+        one of them may be meant."""
+        names = await self._listed()
+        return None if name in names or group_source(name) or is_log(name) else names
+
     async def _listed(self) -> list[str]:
         """The names of those that `queues` lists."""
         store, names = await self._store(), await self._queue_names()

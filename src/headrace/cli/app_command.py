@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headrace.cli.app_loader import app_options, chosen_app, looks_like_app, one_app
-from headrace.cli.output import harmless
+from headrace.cli.output import complain, harmless
+from headrace.core.display import meant
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -89,6 +90,13 @@ def warn_of_redacted_search(app: Headrace, text: str | None) -> None:
             "(arguments are not searched: this app hides some of them; see --show-secrets)",
             err=True,
         )
+
+
+def warn_of_unknown_queue(app: Headrace, queue: str | None) -> None:
+    """Warn that nobody has declared a queue, and nothing was ever sent to it: it is misspelt."""
+    names = None if queue is None else asked(app, lambda app: app.admin.names_like(queue))
+    if queue is not None and names is not None:
+        complain(f"warning: no queue {queue!r} is known{meant(queue, names)}")
 
 
 def current_user() -> str:

@@ -15,6 +15,7 @@ from headrace.cli.app_command import (
     json_option,
     of_app,
     of_words,
+    warn_of_unknown_queue,
     yes_option,
 )
 from headrace.cli.output import show_result, show_table
@@ -53,6 +54,7 @@ _task = click.option("--task", metavar="NAME", help="Only this task in the queue
 def pause(app: Headrace, queue: str, task: str | None, as_json: bool) -> None:
     """Start no more jobs of a queue, until resume. Running jobs go on."""
     acted(app, lambda admin: admin.pause(queue, task))
+    warn_of_unknown_queue(app, queue)
     _show("paused", queue, task, as_json)
 
 
@@ -63,6 +65,7 @@ def pause(app: Headrace, queue: str, task: str | None, as_json: bool) -> None:
 def resume(app: Headrace, queue: str, task: str | None, as_json: bool) -> None:
     """Resume a queue, or one task in it."""
     acted(app, lambda admin: admin.resume(queue, task))
+    warn_of_unknown_queue(app, queue)
     _show("resumed", queue, task, as_json)
 
 

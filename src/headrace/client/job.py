@@ -109,6 +109,10 @@ class JobApp(Protocol):
     async def find_queue(self, job_id: JobId) -> str | None:
         """The queue that knows this job."""
 
+    async def result_timeout(self, job_id: str, queue: str, waited: float) -> ResultTimeout:
+        """The error of someone who has waited so long for this job."""
+        ...
+
 
 class Job(Generic[R]):
     """The handle of a job. It holds no state of the job: each question goes to the store."""
@@ -148,7 +152,8 @@ class Job(Generic[R]):
         try:
             return await session.waiter.wait(await self._found_queue(), self.job_id, left)
         except TimeoutError:
-            raise ResultTimeout(self.id, timeout or 0.0) from None
+            queue = await self._found_queue()
+            raise await self._app.result_timeout(self.id, queue, timeout or 0.0) from None
 
     def result_sync(self, timeout: float | None = None) -> R:
         """`result` for code without an event loop."""

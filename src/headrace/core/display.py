@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 # Letters and marks to Unicode, and yet nothing to the eye.
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 
@@ -18,6 +20,14 @@ def harmless(text: str) -> str:
     if is_plain(text):
         return text
     return "".join(c if is_plain(c) else ascii(c)[1:-1] for c in text)
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """A question for the end of a sentence about an unknown name; empty if none is like it."""
+    from difflib import get_close_matches
+
+    alike = get_close_matches(name, known, n=1)
+    return f": did you mean {alike[0]!r}?" if alike else ""
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:

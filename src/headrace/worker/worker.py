@@ -58,6 +58,7 @@ class Worker:
             try:
                 await wait.through(partial(stack.enter_async_context, self.app))
                 self._banner.starts()
+                await wait.through(self._banner.warn_of_undeclared_queues)
                 state = await stack.enter_async_context(self._lifespan())
                 runtime = self.runtime = await wait.through(partial(self._started, state))
             except StoppedWaiting:

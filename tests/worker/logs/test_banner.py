@@ -140,3 +140,18 @@ def test_an_outcome_says_what_went_wrong() -> None:
     assert str(WorkerOutcome(errors=2, timed_out=True, unhandled_events=1)) == (
         "jobs were cut short, outcomes that could not be written: 2, unhandled events: 1"
     )
+
+
+async def test_a_queue_that_nobody_declared_is_a_warning(app: Headrace, records: Records) -> None:
+    @app.task(queue="mail")
+    async def send_mail() -> None: ...
+
+    await send_mail.options(queue="at-run-time").enqueue()
+    async with app.worker(queues=["mail", "mial", "at-run-time"]):
+        pass
+    (record,) = records("WARNING", "does not declare queue")
+    assert record.getMessage() == (
+        "this app does not declare queue 'mial', and nothing was ever sent to it: did you mean "
+        "'mail'?"
+    )
+    assert record.queue == "mial"

@@ -17,6 +17,7 @@ from headrace.cli.app_command import (
     secrets_option,
     split,
     warn_of_redacted_search,
+    warn_of_unknown_queue,
     within,
     yes_option,
 )
@@ -63,6 +64,7 @@ def list_(app: Headrace, limit: int, as_json: bool, **conditions: Any) -> None:
     warn_of_redacted_search(app, wanted.search)
     found = asked(app, lambda app: _listed(app, wanted, limit + 1))
     show_first(found, limit, show_list, as_json_value, as_json=as_json)
+    warn_of_unknown_queue(app, wanted.queue)
 
 
 async def _listed(app: Headrace, wanted: JobFilter, limit: int) -> list[JobSummary]:
@@ -150,6 +152,7 @@ def cancel(
         click.echo(
             f"cancelled {plural(report.cancelled, 'job')}{running if report.running else ''}"
         )
+    warn_of_unknown_queue(chosen, wanted.queue)
     _complain(report, bool(ids))
 
 

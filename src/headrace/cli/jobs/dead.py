@@ -20,6 +20,7 @@ from headrace.cli.app_command import (
     secrets_option,
     split,
     warn_of_redacted_search,
+    warn_of_unknown_queue,
     within,
     yes_option,
 )
@@ -63,6 +64,7 @@ def list_(app: Headrace, limit: int, as_json: bool, **conditions: Any) -> None:
         lambda app: admin_of(app).dead(wanted.queue, limit=limit + 1, **wanted.for_dead),
     )
     show_first(found, limit, show_list, as_json_value, as_json=as_json)
+    warn_of_unknown_queue(app, wanted.queue)
 
 
 @dead.command()
@@ -153,6 +155,7 @@ def _do(
         confirm(verb, f"{len(ids)} dead job(s)" if ids else wanted.describe_dead())
     count = acted(chosen, lambda admin: _done(admin, verb, edit, ids, wanted))
     show_result(f"{done} {plural(count, 'job')}", {done: count}, as_json=as_json)
+    warn_of_unknown_queue(chosen, wanted.queue)
     missing = len(set(ids)) - count
     if ids and missing:
         complain(f"not dead (any more): {missing} of the {len(set(ids))} jobs")

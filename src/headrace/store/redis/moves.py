@@ -35,7 +35,11 @@ async def deliver(store: RedisSending, queue: str) -> None:
             try:
                 await _deliver_one(store, queue, id.decode(), fields)
             except StoreError as error:
-                log.warning("a job of %r is still on its way to another queue: %s", queue, error)
+                log.warning(
+                    "a job of %r is still on its way to another queue: %s",
+                    *(queue, error),
+                    extra={"queue": queue},
+                )
                 return
 
 
@@ -43,7 +47,11 @@ async def _deliver_one(store: RedisSending, queue: str, id: str, fields: list[by
     try:
         target, job = moved_job(fields)
     except (KeyError, ValueError):
-        log.error("a message of queue %r cannot be read, and is dropped: %r", queue, fields)
+        log.error(
+            "a message of queue %r cannot be read, and is dropped: %r",
+            *(queue, fields),
+            extra={"queue": queue},
+        )
     else:
         once = IdempotencyKey()
         once.id = f"moved-{queue}-{id} 1"

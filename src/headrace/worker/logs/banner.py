@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 
-from headrace.core.display import plural
+from headrace.core.display import meant, plural
 from headrace.core.version import VERSION
 from headrace.worker.app import WorkerApp
 from headrace.worker.logs.failure_log import FailureLog
@@ -36,6 +36,19 @@ class Banner:
                 "namespace": app.namespace,
             },
         )
+
+    async def warn_of_undeclared_queues(self) -> None:
+        """A misspelt queue is read for ever, and nothing comes."""
+        declared = self._app.queues
+        undeclared = [name for name in self._settings.queues if name not in declared]
+        known = await self._app.store.queues() if undeclared else ()
+        for name in undeclared:
+            if name not in known:
+                log.warning(
+                    "this app does not declare queue %r, and nothing was ever sent to it%s",
+                    *(name, meant(name, [*declared, *known])),
+                    extra={"queue": name},
+                )
 
     def runs(self) -> None:
         """Once it takes jobs."""
