@@ -320,3 +320,40 @@ def test_watch_goes_on_after_a_cursor(jobs: Depot, start: Start) -> None:
     again.send(signal.SIGINT)
     assert again.ended() == 0
     assert [json.loads(line) for line in again.output.splitlines()] == events[2:]
+
+
+def test_a_scheduled_job_runs_now(jobs: Depot) -> None:
+    result = jobs.run("run-now", "mail-2")
+    assert (result.exit_code, result.stdout) == (0, "1 job due now\n")
+    assert "mail-2" in jobs.ids("--state", "waiting")
+    result = jobs.run("run-now", "mail-1", "never-heard-of")
+    assert (result.exit_code, result.stdout) == (1, "1 job due now\n")
+    assert "not waiting or scheduled" in result.stderr
+
+
+def test_a_job_is_moved(jobs: Depot) -> None:
+    words = ("--delay", "2h", "--priority", "7", "--to", "data", "--json")
+    result = jobs.run("move", "mail-2", *words)
+    assert (result.exit_code, json.loads(result.stdout)) == (0, {"moved": 1})
+    assert jobs.ids("--queue", "data", "--state", "scheduled") == ["mail-2"]
+    result = jobs.run("move", "mail-2", "--at", "2020-01-01T00:00Z")
+    assert result.exit_code == 0
+    assert "mail-2" in jobs.ids("--queue", "data", "--state", "waiting")
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("move", "mail-2"), "say where to"),
+        (("move",), "say which jobs"),
+        (("move", "mail-2", "--at", "noon"), "not an ISO time"),
+        (("move", "mail-2", "--delay", "noon"), "not a time such as 90s"),
+        (("move", "mail-2", "--priority", "1000"), "from 0 to 100"),
+        (("move", "mail-3", "--delay", "1h"), "is blocked"),
+        (("run-now", "never-heard-of"), "not in the store"),
+    ],
+)
+def test_a_move_that_cannot_be_says_why(jobs: Depot, words: tuple[str, ...], what: str) -> None:
+    result = jobs.run(*words)
+    assert result.exit_code != 0
+    assert what in result.output

@@ -6,6 +6,7 @@ import asyncio
 import html
 import re
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -196,3 +197,31 @@ async def test_what_others_recorded_unhidden_is_hidden_where_arguments_are(app: 
         assert "card-" not in page
     async with Person(app) as person:
         assert "card-2" in await person.page("/actions")
+
+
+async def test_a_job_is_run_now_and_moved(app: Headrace, person: Person) -> None:
+    @app.task
+    async def ship() -> None: ...
+
+    job = await ship.options(delay=3600).enqueue()
+    page = await person.page(f"/job?id={job.id}")
+    assert "Run now" in page
+    assert "Move to another time, priority or queue" in page
+    await person.do("run_now", id=job.id, queue="default")
+    assert flash(await person.page("/")) == "1 job due now."
+    await person.do("reschedule", id=job.id, delay="60", priority="5", to="other")
+    assert flash(await person.page("/")) == "1 job moved."
+    detail = await app.admin.job(job.id)
+    assert (detail.state, detail.queue, detail.priority) == (State.SCHEDULED, "other", 5)
+
+
+@pytest.mark.parametrize("fields", [{}, {"delay": "soon"}, {"priority": "200"}, {"to": "a b"}])
+async def test_a_move_that_cannot_be_is_refused(
+    app: Headrace, person: Person, fields: dict[str, Any]
+) -> None:
+    @app.task
+    async def ship() -> None: ...
+
+    job = await ship.enqueue()
+    await person.do("reschedule", id=job.id, queue="default", **fields)
+    assert "Nothing was moved" in flash(await person.page("/"))

@@ -15,6 +15,7 @@ from headrace.admin.context import AdminContext
 from headrace.admin.dead.dead_admin import DeadAdmin
 from headrace.admin.jobs.events import JobEvent, read_events
 from headrace.admin.jobs.flows import FlowAdmin
+from headrace.admin.jobs.reschedule import RescheduleAdmin
 from headrace.admin.queues import QueueAdmin
 from headrace.admin.redaction import Redact, redaction_of
 from headrace.admin.schedules import ScheduleAdmin
@@ -78,7 +79,9 @@ class StoreAdmin(AdminContext):
         )
 
 
-class Admin(QueueAdmin, FlowAdmin, DeadAdmin, ScheduleAdmin, TopicAdmin, StoreAdmin):
+class Admin(
+    QueueAdmin, FlowAdmin, RescheduleAdmin, DeadAdmin, ScheduleAdmin, TopicAdmin, StoreAdmin
+):
     """What people ask and do about the queues, jobs and topics of one app's store. Where a queue is
     taken, `billing@orders` is the group `billing` of the topic `orders`, in all shards."""
 

@@ -23,6 +23,7 @@ from headrace.cli.app_command import (
 )
 from headrace.cli.app_loader import app_options, chosen_app
 from headrace.cli.filters import job_options, of_job, queue_option
+from headrace.cli.jobs.moves import move, run_now
 from headrace.cli.jobs.views import as_json_value, show_job, show_list
 from headrace.cli.jobs.watch import watch
 from headrace.cli.output import complain, harmless, json_document, show_first, show_result
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 @click.group(no_args_is_help=False)
 def jobs() -> None:
-    """Find jobs, look at them, follow them, cancel them.
+    """Find jobs, look at them, follow them, move them, cancel them.
 
     APP is module:attribute, for example shop:app; without it, the store of --url, $HEADRACE_URL or
     ./headrace.db is used. A first word that looks like an APP is taken for one: for an id that
@@ -45,7 +46,8 @@ def jobs() -> None:
     """
 
 
-jobs.add_command(watch)
+for command in (watch, run_now, move):
+    jobs.add_command(command)
 
 
 @jobs.command("list")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from headrace.admin import JobFilter
 from headrace.errors import ArgumentError, ConfigError, PayloadTooLarge
@@ -58,6 +59,30 @@ async def cancel(visit: Visit) -> str:
         cancelled, running = cancelled + report.cancelled, running + report.running
         ended, unknown = ended + len(report.ended), unknown + len(report.unknown)
     return _cancel_text(cancelled, running, ended, unknown)
+
+
+@form_action("run_now", "Run now")
+async def run_now(visit: Visit) -> str:
+    """Let scheduled jobs run now."""
+    ids = [id for named in chosen(visit).values() for id in named]
+    return f"{plural(await visit.admin.run_now(ids), 'job')} due now."
+
+
+@form_action("reschedule", "Move")
+async def reschedule(visit: Visit) -> str:
+    """Give a job another time, priority or queue."""
+    said = {name: visit.form.get(name, "").strip() for name in ("delay", "priority", "to")}
+    change: dict[str, Any] = {"queue": said["to"] or None}
+    try:
+        change["delay"] = float(said["delay"]) if said["delay"] else None
+        change["priority"] = int(said["priority"]) if said["priority"] else None
+    except ValueError:
+        raise PageError(422, "Nothing was moved: delay and priority are numbers.") from None
+    ids = [id for named in chosen(visit).values() for id in named]
+    try:
+        return f"{plural(await visit.admin.reschedule(ids, **change), 'job')} moved."
+    except ConfigError as error:
+        raise PageError(422, f"Nothing was moved: {error}.") from None
 
 
 @form_action("replay", "Replay")
