@@ -195,6 +195,21 @@ local function entry_in(place)
   return label and key.level .. label or key.ready, id or place
 end
 
+-- The same for a place or receipt that may be of an event in its log.
+local function entry_at(receipt)
+  if string.sub(receipt, 1, 2) == '@/' then
+    return key.log, string.sub(receipt, 3)
+  end
+  return entry_in(receipt)
+end
+
+-- Whether a consumer still holds a delivery.
+local function still_holds(group, consumer, receipt, count)
+  local stream, id = entry_at(receipt)
+  local pending = redis.call('XPENDING', stream, group, id, id, 1)[1]
+  return pending and pending[2] == consumer and pending[4] == tonumber(count)
+end
+
 -- The epoch, as text. One that is not a number is replaced by one that no holder knows.
 local function epoch_now()
   local epoch = redis.call('GET', key.epoch) or '0'

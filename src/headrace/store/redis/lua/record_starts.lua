@@ -12,12 +12,7 @@ end
 
 local facts = {}
 for i = 4, #ARGV, 3 do
-  local stream, id = entry_in(ARGV[i])
-  if string.sub(ARGV[i], 1, 2) == '@/' then
-    stream, id = key.log, string.sub(ARGV[i], 3)
-  end
-  local pending = redis.call('XPENDING', stream, group, id, id, 1)[1]
-  if pending and pending[2] == consumer and pending[4] == tonumber(ARGV[i + 1]) then
+  if still_holds(group, consumer, ARGV[i], ARGV[i + 1]) then
     facts[#facts + 1] = ARGV[i + 2]
   end
 end

@@ -7,12 +7,8 @@
 local group, consumer = ARGV[1], ARGV[2]
 local lost = {}
 for i = 3, #ARGV, 2 do
-  local stream, id = entry_in(ARGV[i])
-  if string.sub(ARGV[i], 1, 2) == '@/' then
-    stream, id = key.log, string.sub(ARGV[i], 3)
-  end
-  local pending = redis.call('XPENDING', stream, group, id, id, 1)[1]
-  if pending and pending[2] == consumer and pending[4] == tonumber(ARGV[i + 1]) then
+  if still_holds(group, consumer, ARGV[i], ARGV[i + 1]) then
+    local stream, id = entry_at(ARGV[i])
     redis.call('XCLAIM', stream, group, consumer, 0, id, 'JUSTID')
   else
     lost[#lost + 1] = ARGV[i]

@@ -25,12 +25,6 @@ if wrong then
   return wrong
 end
 
-local function held(receipt, count)
-  local stream, id = entry_at(receipt)
-  local pending = redis.call('XPENDING', stream, GROUP, id, id, 1)[1]
-  return pending and pending[2] == consumer and pending[4] == tonumber(count)
-end
-
 local function take(count)
   local block = {unpack(ARGV, at, at + count - 1)}
   at = at + count
@@ -56,7 +50,7 @@ local labels = ARGV[12] ~= '' and cmsgpack.unpack(ARGV[12]) or {{{'', #done[1]}}
 -- Deliveries that are no longer held. If there are any, the sender counts the others alone.
 local gone = {'gone'}
 local function check(receipt, count)
-  if not held(receipt, count) then
+  if not still_holds(GROUP, consumer, receipt, count) then
     gone[#gone + 1] = receipt
     gone[#gone + 1] = count
   end
@@ -325,7 +319,7 @@ do
   -- Whether an outcome may be applied. If so, the entry is gone, unless the job stays.
   local function is_ours(staying, receipt, count)
     if staying then
-      return held(receipt, count)
+      return still_holds(GROUP, consumer, receipt, count)
     end
     return taken_out(receipt)
   end

@@ -32,14 +32,6 @@ local function stream_of(level)
   return level == '0' and key.ready or key.level .. level
 end
 
--- The stream and the entry id of a place or receipt.
-local function entry_at(place)
-  if string.sub(place, 1, 2) == '@/' then
-    return key.log, string.sub(place, 3)
-  end
-  return entry_in(place)
-end
-
 -- Take an entry out of its stream; events stay in their log, for others and for later.
 local function take_away(stream, id)
   if not MEMBERS or stream ~= key.log then
