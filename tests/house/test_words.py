@@ -44,7 +44,6 @@ LONGER = {
     "errors": "one tree",
     "store.contract": "one contract",
     "store.redis.keys": "one table of all keys",
-    "store.redis.read.queue_reader": "one wait for all queues of a worker",
     "store.redis.script_stubs": "written by tools/lua_stubs.py",
     "store.redis.store": "one store: a method for each verb",
     "store/redis/lua/prelude.lua": "what scripts share; each is given the functions that it calls",

@@ -12,7 +12,8 @@ from headrace.core.job.delivery import LeasedDelivery
 from headrace.store.redis import script_stubs
 from headrace.store.redis.connection.link import Argument, Link
 from headrace.store.redis.keys import LOG
-from headrace.store.redis.read.queue_reader import BLOCK_MOST, RedisReader
+from headrace.store.redis.read.queue_reader import RedisReader
+from headrace.store.redis.read.queue_watch import BLOCK_MOST
 from headrace.store.redis.read.read_plan import Stream, remaining
 from headrace.store.redis.read.source import ReadSource
 
