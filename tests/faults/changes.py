@@ -17,17 +17,10 @@ from headrace.core.job.parcel import Child
 from headrace.core.job.state import State
 from headrace.errors import StoreError
 from headrace.store.contract import RunStart, Settlement, StoreConsumer
+from headrace.store.queue_values import QueueBound, Rescheduling
 from headrace.store.redis.script import Script
 from headrace.store.redis.store import RedisStore
-from headrace.store.values import (
-    Arrival,
-    Counts,
-    IdempotencyKey,
-    JobEnding,
-    QueueBound,
-    Report,
-    Rescheduling,
-)
+from headrace.store.values import Arrival, Counts, IdempotencyKey, JobEnding, Report
 from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, kept, known, parcel
 from headrace.testing.conformance.topics.topic_ground import (
     BILLING,

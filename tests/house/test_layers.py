@@ -15,6 +15,7 @@ CONTRACT = BASE | {
     "store.loop_local",
     "store.oddities",
     "store.topics",
+    "store.queue_values",
     "store.values",
 }
 
@@ -23,11 +24,12 @@ ROOMS: dict[str, set[str]] = {
     "errors": set(),
     "core": {"errors"},
     "store": set(),
-    "store.contract": BASE | {"store.topics", "store.values"},
+    "store.contract": BASE | {"store.queue_values", "store.topics", "store.values"},
     "store.fact_block": BASE | {"store.values"},
     "store.history": BASE | {"store.fact_block", "store.values"},
     "store.loop_local": set(),
     "store.oddities": set(),
+    "store.queue_values": BASE,
     "store.topics": BASE | {"store.values"},
     "store.values": BASE,
     "store.sqlite": CONTRACT,

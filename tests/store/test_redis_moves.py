@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from headrace.errors import StoreUnavailable
+from headrace.store.queue_values import Rescheduling
 from headrace.store.redis import moves, script_stubs
 from headrace.store.redis.store import RedisStore
-from headrace.store.values import Counts, Rescheduling
+from headrace.store.values import Counts
 from headrace.testing.conformance.ground import QUEUE, Ground, ids_of
 from headrace.worker.upkeep.flow_relay import FlowRelay
 

@@ -10,7 +10,8 @@ from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
 from headrace.core.queue_names import is_log, log_source
 from headrace.errors import QueueFull, StoreUnavailable, TopicFull
-from headrace.store.values import NO_ROOM, IdempotencyKey, QueueBound
+from headrace.store.queue_values import NO_ROOM, QueueBound
+from headrace.store.values import IdempotencyKey
 
 if TYPE_CHECKING:
     from headrace.app import Headrace

@@ -20,6 +20,7 @@ from headrace.core.job.outcome import Outcome
 from headrace.core.job.parcel import Child, Parcel
 from headrace.core.job.state import State
 from headrace.core.job.tally import Tally
+from headrace.store.queue_values import QueueBound, Rescheduling
 from headrace.store.topics import TopicStore
 from headrace.store.values import (
     Arrival,
@@ -37,11 +38,9 @@ from headrace.store.values import (
     Kind,
     LogPage,
     MinuteCount,
-    QueueBound,
     QueueState,
     RecordedFact,
     Report,
-    Rescheduling,
 )
 
 

@@ -12,33 +12,6 @@ from headrace.core.job.ids import JobId
 from headrace.core.job.state import State
 
 
-class Rescheduling(msgspec.Struct, frozen=True):
-    """Another time, priority or queue for jobs; what is None or empty stays as it was."""
-
-    delay_ms: int | None = None
-    """0 for now."""
-    at_ms: int | None = None
-    priority: int | None = None
-    queue: str = ""
-
-    @property
-    def has_time(self) -> bool:
-        return self.delay_ms is not None or self.at_ms is not None
-
-
-class QueueBound(msgspec.Struct, frozen=True):
-    """How many jobs a queue may hold that have not ended: waiting, scheduled, blocked and running
-    ones. New ones beyond that are refused or, with `drops_oldest`, take the place of jobs that wait
-    for a worker: those of the lowest priority, and of these the oldest, are cancelled."""
-
-    most: int
-    drops_oldest: bool = False
-
-
-NO_ROOM: JobId = b""
-"""Stands in the answer of `append` for a job that was refused, instead of an id."""
-
-
 class IdempotencyKey:
     """Identifies one change, however often a store is asked for it. A caller that may have to ask
     again makes one and passes it each time. The store applies the change once, even if an earlier

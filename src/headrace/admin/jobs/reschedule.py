@@ -17,7 +17,7 @@ from headrace.core.queue_names import check_queue, group_source, is_log
 from headrace.core.task.send_options import check_priority
 from headrace.errors import ConfigError
 from headrace.store.contract import JobSnapshot
-from headrace.store.values import Rescheduling
+from headrace.store.queue_values import Rescheduling
 
 _TOGETHER = 500
 _MOVABLE = (State.WAITING, State.SCHEDULED)

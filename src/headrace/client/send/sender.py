@@ -21,8 +21,9 @@ from headrace.errors import (
     TopicFull,
 )
 from headrace.store.contract import Store
+from headrace.store.queue_values import NO_ROOM, QueueBound
 from headrace.store.topics import Bound
-from headrace.store.values import NO_ROOM, IdempotencyKey, QueueBound
+from headrace.store.values import IdempotencyKey
 
 T = TypeVar("T")
 

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
+from headrace.store.queue_values import QueueBound
 from headrace.store.redis import encoding, facts, script_stubs
 from headrace.store.redis.connection.link import Argument, Link
 from headrace.store.redis.keys import QueueKeys
 from headrace.store.redis.namespace import RedisNamespace
-from headrace.store.values import IdempotencyKey, QueueBound
+from headrace.store.values import IdempotencyKey
 
 
 class RedisSending(RedisNamespace):

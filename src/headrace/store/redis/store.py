@@ -19,6 +19,7 @@ from headrace.core.queue_names import is_log
 from headrace.errors import ConfigError
 from headrace.store.contract import DeadJobPage, Listener, ListenerHandle
 from headrace.store.oddities import readable
+from headrace.store.queue_values import Rescheduling
 from headrace.store.redis import encoding, facts, moves, script_stubs
 from headrace.store.redis.connection.link import Argument
 from headrace.store.redis.connection.pubsub import encode_keys
@@ -36,7 +37,6 @@ from headrace.store.values import (
     LogPage,
     RecordedFact,
     Report,
-    Rescheduling,
     encode_cause,
 )
 

@@ -34,14 +34,13 @@ if TYPE_CHECKING:
     from headrace.core.job.parcel import Child, Parcel
     from headrace.core.job.state import State
     from headrace.store.contract import Listener, ListenerHandle
+    from headrace.store.queue_values import QueueBound, Rescheduling
     from headrace.store.sqlite.change import Change
     from headrace.store.values import (
         Arrival,
         IdempotencyKey,
         JobEnding,
-        QueueBound,
         Report,
-        Rescheduling,
     )  # fmt: skip
 
 _FORGETFUL = ("memory:// keeps nothing when the process ends: use sqlite:///file.db",)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.store.queue_values import NO_ROOM
 from headrace.store.sqlite import entries
 from headrace.store.sqlite.jobs import completion
 from headrace.store.sqlite.jobs.constrained import SENT, append_constrained
-from headrace.store.values import NO_ROOM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.core.job.ids import JobId
     from headrace.core.job.parcel import Parcel
+    from headrace.store.queue_values import QueueBound
     from headrace.store.sqlite.change import Change
-    from headrace.store.values import QueueBound
 
 # Each state has an index of its own.
 _LIVE = " + ".join(

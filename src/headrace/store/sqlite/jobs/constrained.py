@@ -8,13 +8,14 @@ from headrace.core.job.constraints import encode_constraints
 from headrace.core.job.envelope import FORMAT, with_id
 from headrace.core.job.state import State
 from headrace.core.queue_names import group_source
+from headrace.store.queue_values import NO_ROOM
 from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import CHILDREN, CONSTRAINED, FLOW_GATE, IN_FLOW, LADEN, Entry
 from headrace.store.sqlite.gates import flow_parts, flows, lanes, limits, uniques
 from headrace.store.sqlite.gates.due_times import due_time, next_due, notify_due
 from headrace.store.sqlite.inspection.facts import task_of
 from headrace.store.sqlite.rows import run_rows, runner_number, select_rows
-from headrace.store.values import NO_ROOM, Arrival, JobEnding
+from headrace.store.values import Arrival, JobEnding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.core.job.ids import JobId
+    from headrace.store.queue_values import Rescheduling
     from headrace.store.sqlite.change import Change
     from headrace.store.sqlite.entries import Entry
-    from headrace.store.values import Rescheduling
 
 _PRIORITISE = "UPDATE jobs SET priority = ?, constraints = ?, flags = ? WHERE id = ?"
 _BODY = """

@@ -11,7 +11,8 @@ from headrace.core.job.parcel import Child, Parcel, Tick
 from headrace.core.job.state import State
 from headrace.core.job.verdict import decode_verdict
 from headrace.store.contract import Store
-from headrace.store.values import NO_ROOM, Counts, QueueBound
+from headrace.store.queue_values import NO_ROOM, QueueBound
+from headrace.store.values import Counts
 from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, ids_of, parcel
 
 THREE = QueueBound(3)

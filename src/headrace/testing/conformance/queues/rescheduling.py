@@ -7,7 +7,8 @@ from headrace.core.job.outcome import DONE, Retried
 from headrace.core.job.parcel import Child
 from headrace.core.job.state import State
 from headrace.store.contract import Store
-from headrace.store.values import Counts, Rescheduling
+from headrace.store.queue_values import Rescheduling
+from headrace.store.values import Counts
 from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, ids_of, known, parcel
 
 FAR = f"{QUEUE}-far"
