@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from headrace.worker.run.slots import Slots
 
 EVIDENCE = 32
@@ -61,6 +63,33 @@ def test_runs_in_threads_take_no_more_slots_than_there_are_threads() -> None:
         slots.leave_thread()
         taken.append((slots.free, slots.room))
     assert taken[4:] == [(2, 1), (2, 2), (3, 3), (4, 4)]
+
+
+def test_nothing_is_read_for_little_room_while_many_wait_for_threads() -> None:
+    slots = Slots(10, threads=1)
+    room = []
+    for _ in range(11):
+        slots.take(1)
+        slots.enter_thread()
+        room.append(slots.room)
+    assert room == [9, 8, 7, 6, 5, 4, 3, 0, 0, 0, -1]
+    for _ in range(4):
+        slots.leave_thread()
+    assert slots.room == 3
+
+
+async def test_the_reader_is_woken_when_there_is_room_for_a_few() -> None:
+    slots = Slots(10, threads=1)
+    for _ in range(10):
+        slots.take(1)
+        slots.enter_thread()
+    waiting = asyncio.create_task(slots.wait())
+    for _ in range(2):
+        slots.leave_thread()
+        await asyncio.sleep(0)
+        assert not waiting.done()
+    slots.leave_thread()
+    await waiting
 
 
 def test_runs_in_threads_do_not_stop_reading_ahead() -> None:

@@ -32,8 +32,11 @@ class Slots:
 
     @property
     def room(self) -> int:
-        """How many more jobs may be held."""
-        return self.free + self.ahead - self.queued
+        """How many more jobs may be held. None while many wait for threads, and few more could: the
+        threads have enough to do, and each read takes time from them."""
+        queued = self.queued
+        room = self.free + self.ahead - queued
+        return room if 2 * room >= queued else min(room, 0)
 
     @property
     def queued(self) -> int:
@@ -68,6 +71,7 @@ class Slots:
     def give(self, count: int = 1) -> None:
         self.free += count
         if self._awaited and self.room > 0:
+            self._awaited = False
             self._freed.set()
 
     def enter_thread(self) -> None:
@@ -83,6 +87,7 @@ class Slots:
         if self._in_threads < self._threads:
             self.free += 1
         if self._awaited and self.room > 0:
+            self._awaited = False
             self._freed.set()
 
     @property

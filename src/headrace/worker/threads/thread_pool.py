@@ -17,6 +17,8 @@ _LINGER = 0.05
 # While calls wait for threads, the loop looks this often for those that have ended. No more threads
 # are woken than the calls at hand keep busy for this long: for short ones, the more the slower.
 _LOOK = 0.001
+# It looks less often while many wait: each time it takes the interpreter from the threads.
+_LOOK_LATEST = 0.005
 
 
 class ThreadCall(ABC):
@@ -201,7 +203,8 @@ class ThreadPool:
         stuck = self._stuck()
         # Twice as many each time, if they take longer than was thought.
         self._wake(stuck + min(waiting, stuck + 1 + int(waiting * self._pace / _LOOK)))
-        self._loop.call_later(_LOOK, self._look)
+        half = waiting * self._pace / self._threads / 2
+        self._loop.call_later(min(max(half, _LOOK), _LOOK_LATEST), self._look)
 
     def _stuck(self) -> int:
         """How many threads are in a call that takes longer than until the next look."""
