@@ -129,10 +129,10 @@ class Executor:
             self.conclude(run, Released(run.task.declared.run_in))
             self.in_flight.give_slot()
             return True
+        self.in_flight.mark_direct(run)
         if not self._watching:
             self._watch()
         self._runners.start_directly(run, self._ended)
-        self.in_flight.mark_direct(run)
         return True
 
     def _ended(self, run: Run, value: Any, error: BaseException | None) -> None:

@@ -103,7 +103,7 @@ class InFlight:
     def mark_direct(self, run: Run) -> None:
         """The same for a run that a thread or a process begins, once one is free."""
         self.running[run] = None
-        if run.thread_call is not None:
+        if run.task.declared.run_in == "thread":
             self._slots.enter_thread()
 
     # At its end
