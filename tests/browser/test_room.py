@@ -1,4 +1,4 @@
-"""Nothing sticks out, on a phone or on a desktop, in the light or in the dark."""
+"""Nothing sticks out, is cut off or is broken to bits, from a phone to a desktop, light or dark."""
 
 from __future__ import annotations
 
@@ -46,5 +46,5 @@ async def test_every_page_has_room(browser: Browser, tmp_path: Path) -> None:
             await page.evaluate(
                 "() => document.querySelectorAll('details').forEach(d => d.open = true)"
             )
-            found[path] = await sticking_out(visitor)
-        assert {path: seen for path, seen in found.items() if seen} == {}
+            found[path] = await sticking_out(visitor, words=True)
+        assert [f"{path} {each}" for path, seen in found.items() for each in seen] == []

@@ -31,12 +31,6 @@
     });
   }
 
-  var here = document.querySelector(".side nav [aria-current]");
-  var bar = here && here.closest("nav");
-  if (bar && bar.scrollWidth > bar.clientWidth) {
-    bar.scrollLeft = here.offsetLeft - bar.offsetLeft - 40;
-  }
-
   document.addEventListener("submit", function (event) {
     var form = event.target;
     if (form.method !== "post") return;
