@@ -272,9 +272,16 @@ async def test_a_stopped_key_is_listed_and_freed(app: Headrace) -> None:
         assert (stopped.key, stopped.state, stopped.event) == ("a", "blocked", first)
         assert stopped.waiting == 2
         assert abs(datetime.now(UTC) - stopped.since) < timedelta(seconds=30)
+        (group,) = (await app.admin.topic("orders")).groups
+        assert (group.behind, group.lag, group.stopped_events) == (0, 2, 2)
+        assert group.stopped_since == stopped.since
+        counted = [each for each in await app.admin.group_counts() if each.stopped_keys]
+        assert [(each.stopped_keys, each.stopped_events) for each in counted] == [(1, 2)]
         assert not await app.admin.free_key("orders", "billing", "b")
         assert await app.admin.free_key("orders", "billing", "a")
         await until(app, BILLING, dead=1, blocked=0, running=0, waiting=0)
+    (group,) = (await app.admin.topic("orders")).groups
+    assert (group.lag, group.stopped_events, group.stopped_since) == (0, 0, None)
     assert await app.admin.stopped_keys("orders", "billing") == []
 
 

@@ -57,7 +57,6 @@ _BREAKS = """(fewest) => {
 }"""
 
 
-
 async def sticking_out(visitor: Visitor, *, words: bool = False) -> list[str]:
     """What has no room on the page that is shown, at each width and in each theme; with `words`,
     also words that are broken into bits."""

@@ -115,13 +115,14 @@ def test_a_table_of_topics_with_a_row_for_each_group(market: Market) -> None:
     market.worked(dead=1, blocked=1, running=0, waiting=0)
     heading, blobs, billing, mail = market.said("topics").splitlines()
     assert heading.split() == [
-        "TOPIC", "LENGTH", "GROUP", "BEHIND", "RUNNING", "DEAD", "OLDEST", "STOPPED", "STATE",
+        "TOPIC", "LENGTH", "GROUP", "LAG", "BEHIND", "RUNNING", "BLOCKED", "DEAD", "OLDEST",
+        "STATE",
     ]  # fmt: skip
-    assert blobs.split() == ["blobs", "0", "(none)", "0", "0", "0", "0"]
-    assert billing.split()[:6] == ["orders", "3", "billing", "0", "0", "1"]
-    assert billing.split()[-1] == "1"
-    assert mail.split()[:6] == ["orders", "3", "mail", "3", "0", "0"]
-    assert mail.split()[-2:] == ["s", "0"]
+    assert blobs.split() == ["blobs", "0", "(none)", "0", "0", "0", "0", "0"]
+    assert billing.split()[:8] == ["orders", "3", "billing", "1", "0", "0", "1", "1"]
+    assert "1 key stopped for " in billing
+    assert mail.split()[:8] == ["orders", "3", "mail", "3", "3", "0", "0", "0"]
+    assert mail.split()[-1] == "s"
     market.said("queues", "pause", "mail@orders")
     assert market.said("topics", "list").splitlines()[3].endswith("paused")
 
@@ -231,6 +232,15 @@ def test_a_group_is_rewound(market: Market) -> None:
 def test_stopped_keys_are_listed_and_freed(market: Market) -> None:
     dead, _ = market.published(("a", 0), ("a", 1))
     market.worked(dead=1, blocked=1)
+    for asked in (("topics", "list"), ("topics", "show", "orders")):
+        said = market.said(*asked)
+        assert "1 key stopped for " in said
+        assert said.count("1 event blocked") == 1
+    checked = market.run("check").output
+    assert "1 key stopped for " in checked
+    assert "1 event blocked: headrace topics show" in checked
+    told = market.json("topics", "show", "orders")["groups"][0]
+    assert (told["lag"], told["behind"], told["stopped_events"]) == (1, 0, 1)
     heading, row = market.said("topics", "keys", "orders", "billing").splitlines()
     assert heading.split() == ["KEY", "STATE", "SINCE", "WAITING", "EVENT"]
     assert row.split()[:2] == ["a", "blocked"]

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from headrace import ConfigError, Headrace, JobFailed, Retry
+from headrace import ConfigError, Headrace, JobFailed, Reject, Retry
 from headrace.core.job.tally import RUN_US, WAIT_US
 from headrace.exposition import store_families
 from headrace.exposition.endpoints import Endpoints, fleet_server, worker_endpoints
@@ -122,6 +122,29 @@ async def test_groups_are_counted_and_their_lag_is_reported(app: Headrace) -> No
     assert found.total("headrace_jobs_total", queue="billing@orders", outcome="done") == 1
     assert found.value("headrace_topic_group_lag", topic="orders", group="billing") == 0
     assert found.total("headrace_consumers") == 1
+
+
+@pytest.mark.usefixtures("closing")
+async def test_events_behind_a_stopped_key_are_part_of_the_lag(app: Headrace) -> None:
+    orders = app.topic("orders", Order, key=lambda order: order.id)
+
+    @orders.subscribe("billing", ordered=True, on_failure="block")
+    async def bill(order: Order) -> None:
+        raise Reject("no")
+
+    await orders.publish_many([Order("o-1"), Order("o-1"), Order("o-1")])
+    worker, endpoints = counted(app)
+    async with worker:
+        async with asyncio.timeout(30):
+            while (await app.admin.queue("billing@orders")).blocked != 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        found = await scrape(endpoints)
+    figures = {"lag": 2, "behind": 0, "stopped_keys": 1, "stopped_events": 2}
+    for name, figure in figures.items():
+        family = f"headrace_topic_group_{name}"
+        assert found.value(family, topic="orders", group="billing") == figure, name
+    family = "headrace_topic_group_stopped_age_seconds"
+    assert found.value(family, topic="orders", group="billing") is not None
 
 
 @pytest.mark.parametrize("store_url", ["memory://"])

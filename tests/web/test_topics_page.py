@@ -64,8 +64,13 @@ async def test_a_group_with_a_stopped_key_is_seen_and_freed(app: Headrace) -> No
             page = await person.page(path, **query)
             assert_harmless(page)
             assert "billing" in page
-        assert "1 key stopped" in await person.page("/topic", name="orders")
+        for path, query in (("/topics", {}), ("/topic", {"name": "orders"})):
+            assert "1 key stopped, 1 event blocked" in await person.page(path, **query)
+        overview = await person.page("/")
+        assert "has 1 stopped key, with 1 event blocked behind it, since " in overview
         page = await person.page("/group", **GROUP)
+        assert "1 key is stopped, the first for " in page
+        assert "1 behind stopped keys" in page
         assert f"/job?id={dead}" in page
         assert "Stopped by event" in page
         answer = await post(person, "free_key", key=BREAKER, **GROUP)

@@ -13,6 +13,7 @@ import click
 from headrace.cli.app_command import asked, json_option, of_app
 from headrace.cli.app_loader import command, reading
 from headrace.cli.output import harmless, json_document
+from headrace.cli.topics.views import stopped_text
 from headrace.core import bounds as limits
 from headrace.core.display import plural
 from headrace.core.queue_names import group_queue
@@ -161,7 +162,7 @@ def of_groups(
             found = list(_of_group(name, group, name in served, max_age))
             yield from (Finding(level, f"group {name}", text) for level, text in found)
             if not found:
-                yield Finding("ok", f"group {name}", f"{group.behind} behind")
+                yield Finding("ok", f"group {name}", f"lag {group.lag}")
 
 
 def _of_group(
@@ -180,7 +181,7 @@ def _of_group(
         yield "warning", f"paused: {command('queues', 'resume', words=(name,))}"
     if group.stopped_keys:
         show = command("topics", "show", words=(name.partition("@")[2],))
-        yield "warning", f"{plural(group.stopped_keys, 'key')} stopped: {show}"
+        yield "problem" if group.stopped_events else "warning", f"{stopped_text(group)}: {show}"
     if group.dead:
         listed = command("dead", "list", queue=name)
         yield "warning", f"{plural(group.dead, 'dead event')}: {listed}"

@@ -197,12 +197,19 @@ def _topics(state: StoreState) -> Iterator[Metric]:
         events.add_metric((topic.name,), topic.length)
     yield events
     groups = [(topic.name, group) for topic in state.topics for group in topic.groups]
-    yield _by_group("lag", "Events that a group has not taken yet.", groups, "behind")
+    yield _by_group("lag", "Events that a group has neither handled nor given up.", groups, "lag")
+    yield _by_group("behind", "Events that a group has not taken yet.", groups, "behind")
     yield _by_group(
         "oldest_age_seconds", "Age of the oldest event that is not settled.", groups, "age"
     )
     yield _by_group("paused", "Whether the group is paused.", groups, "paused")
     yield _by_group("stopped_keys", "Keys that are stopped.", groups, "stopped_keys")
+    yield _by_group(
+        "stopped_events", "Events that wait behind stopped keys.", groups, "stopped_events"
+    )
+    yield _by_group(
+        "stopped_age_seconds", "Time since the first key was stopped.", groups, "stopped_age"
+    )
     jobs = GaugeMetricFamily(
         "headrace_topic_group_events",
         "Events that a group holds, by state.",

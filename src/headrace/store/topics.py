@@ -78,6 +78,11 @@ class GroupState(msgspec.Struct, frozen=True):
     seen_ms: int
     """When a worker of the group last read, to within a minute."""
     stopped_keys: int = 0
+    stopped_events: int = 0
+    """How many events of the group's own queue wait behind stopped keys. Of more than a thousand
+    keys, those behind a thousand of them."""
+    stopped_since_ms: int | None = None
+    """When the first of those keys was stopped; None if there is none."""
 
 
 class LoggedEvent(msgspec.Struct, frozen=True):

@@ -36,6 +36,8 @@ class GroupInfo:
     name: str
     ordered: bool
     on_failure: OnFailure
+    lag: int
+    """Events that it has neither handled nor given up, wherever they wait."""
     behind: int
     """Events that it has not taken out of the log yet; also part of `waiting`."""
     waiting: int
@@ -56,6 +58,13 @@ class GroupInfo:
     stopped_keys: int
     """How many keys a dead event has stopped or failed."""
     paused: bool
+    stopped_events: int = 0
+    """How many events wait behind stopped keys; part of `blocked`. Of more than a thousand keys
+    in a shard, those behind a thousand of them."""
+    stopped_since: datetime | None = None
+    """When the first of those keys was stopped."""
+    stopped_age: float | None = None
+    """How many seconds ago that was."""
 
     @classmethod
     def of(
@@ -64,11 +73,13 @@ class GroupInfo:
         """From its state in each shard."""
         counts = total(state.counts for state in states)
         oldest = [state.oldest_ms for state in states if state.oldest_ms is not None]
+        since = [state.stopped_since_ms for state in states if state.stopped_since_ms is not None]
         seen_ms = max(state.seen_ms for state in states)
         return cls(
             name=states[0].name,
             ordered=states[0].ordered,
             on_failure=states[0].on_failure,
+            lag=counts.waiting + counts.running + counts.scheduled + counts.blocked,
             behind=sum(state.behind for state in states),
             waiting=counts.waiting,
             running=counts.running,
@@ -76,12 +87,20 @@ class GroupInfo:
             blocked=counts.blocked,
             dead=counts.dead,
             oldest=to_datetime(min(oldest)) if oldest else None,
-            age=max(0.0, (now_ms - min(oldest)) / 1000) if oldest else None,
+            age=_age(oldest, now_ms),
             last_seen=to_datetime(seen_ms),
             gone=now_ms - seen_ms > gone_after_ms,
             stopped_keys=sum(state.stopped_keys for state in states),
             paused=paused,
+            stopped_events=sum(state.stopped_events for state in states),
+            stopped_since=to_datetime(min(since)) if since else None,
+            stopped_age=_age(since, now_ms),
         )
+
+
+def _age(moments: Sequence[int], now_ms: int) -> float | None:
+    """Seconds since the first of these."""
+    return max(0.0, (now_ms - min(moments)) / 1000) if moments else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +114,18 @@ class GroupCounts:
     scheduled: int
     blocked: int
     dead: int
+    stopped_keys: int = 0
+    stopped_events: int = 0
+    """Those that wait behind stopped keys."""
+    stopped_since: datetime | None = None
 
     @classmethod
     def of(cls, log: str, state: GroupState) -> GroupCounts:
-        now = state.counts
+        now, since_ms = state.counts, state.stopped_since_ms
         held = (now.waiting, now.running, now.scheduled, now.blocked, now.dead)
-        return cls(f"{state.name}{log}", *held)
+        since = None if since_ms is None else to_datetime(since_ms)
+        stopped = (state.stopped_keys, state.stopped_events, since)
+        return cls(f"{state.name}{log}", *held, *stopped)
 
     @property
     def total(self) -> int:

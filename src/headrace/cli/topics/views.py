@@ -9,6 +9,7 @@ import click
 
 from headrace.admin.jobs.why import span
 from headrace.cli.output import harmless, moment, shortened, table
+from headrace.core.display import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
     from headrace.admin import EventInfo, GroupInfo, StoppedKeyInfo, TopicInfo
 
 _TOPIC_HEADINGS = (
-    "topic", "length", "group", "behind", "running", "dead", "oldest", "stopped", "state",
+    "topic", "length", "group", "lag", "behind", "running", "blocked", "dead", "oldest", "state",
 )  # fmt: skip
 _GROUP_HEADINGS = (
-    "group", "order", "behind", "waiting", "running", "scheduled", "blocked", "dead", "oldest",
-    "stopped", "last seen", "state",
+    "group", "order", "lag", "behind", "waiting", "running", "scheduled", "blocked", "dead",
+    "oldest", "last seen", "state",
 )  # fmt: skip
 _EVENT_HEADINGS = ("time", "id", "key", "type", "event")
 KEY_HEADINGS = ("key", "state", "since", "waiting", "event")
@@ -36,17 +37,18 @@ def show_topics(found: Sequence[TopicInfo]) -> None:
 
 def _topic_rows(topic: TopicInfo) -> list[Sequence[str | int]]:
     if not topic.groups:
-        return [(topic.name, topic.length, "(none)", 0, 0, 0, "", 0, "")]
+        return [(topic.name, topic.length, "(none)", 0, 0, 0, 0, 0, "", "")]
     return [
         (
             topic.name,
             topic.length,
             group.name,
+            group.lag,
             group.behind,
             group.running,
+            group.blocked,
             group.dead,
             _age(group),
-            group.stopped_keys,
             _state(group),
         )
         for group in topic.groups
@@ -72,6 +74,7 @@ def _group_row(group: GroupInfo) -> Sequence[str | int]:
     return (
         group.name,
         f"by key, {group.on_failure}" if group.ordered else "none",
+        group.lag,
         group.behind,
         group.waiting,
         group.running,
@@ -79,7 +82,6 @@ def _group_row(group: GroupInfo) -> Sequence[str | int]:
         group.blocked,
         group.dead,
         _age(group),
-        group.stopped_keys,
         moment(group.last_seen),
         _state(group),
     )
@@ -90,7 +92,16 @@ def _age(group: GroupInfo) -> str:
 
 
 def _state(group: GroupInfo) -> str:
-    return ", ".join(word for word in ("paused", "gone") if getattr(group, word))
+    """What keeps it from handling events."""
+    words = [word for word in ("paused", "gone") if getattr(group, word)]
+    return ", ".join([*words, stopped_text(group)] if group.stopped_keys else words)
+
+
+def stopped_text(group: GroupInfo) -> str:
+    """Such as "52 keys stopped for 15 min, 834 events blocked"."""
+    since = "" if group.stopped_age is None else f" for {span(int(group.stopped_age * 1000))}"
+    behind = f", {plural(group.stopped_events, 'event')} blocked" if group.stopped_events else ""
+    return f"{plural(group.stopped_keys, 'key')} stopped{since}{behind}"
 
 
 def show_events(found: Sequence[EventInfo]) -> None:

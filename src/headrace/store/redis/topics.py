@@ -200,7 +200,7 @@ class RedisTopics(RedisHistory):
 
 def _state(name: str, record: bytes, counts: Counts, figures: Sequence[int]) -> GroupState:
     ordered, policy, seen = record.decode().split(" ")
-    behind, oldest, stopped = figures
+    behind, oldest, stopped, waiting, since = figures
     return GroupState(
         name=name,
         ordered=ordered == "1",
@@ -210,6 +210,8 @@ def _state(name: str, record: bytes, counts: Counts, figures: Sequence[int]) -> 
         oldest_ms=oldest or None,
         seen_ms=int(seen),
         stopped_keys=stopped,
+        stopped_events=waiting,
+        stopped_since_ms=since or None,
     )
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from headrace.core.queue_names import group_source
 from headrace.web.page import HtmlPage, PageError
 from headrace.web.rendering.charts import SPAN_LABELS, SPANS, charts_of
 from headrace.web.visit import Visit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from headrace.admin import GroupCounts, QueueInfo, QueuePage, WorkerInfo
     from headrace.web.stats_cache import Minutes
@@ -20,6 +23,7 @@ _QUEUES_COUNTED = 1_000
 _QUEUES_SHOWN = 100
 _FAILURES = 8
 _QUEUES_LOOKED_INTO = 6
+_STOPPED_SHOWN = 5
 
 
 async def overview(visit: Visit) -> HtmlPage:
@@ -29,6 +33,7 @@ async def overview(visit: Visit) -> HtmlPage:
     workers = await visit.admin.workers()
     groups = await visit.admin.group_counts()
     held: Held = [*page.queues, *groups]
+    stopped = _stopped(groups)
     totals, worst = _totals(held, page, minutes), _worst(held)
     context = {
         **charts,
@@ -40,6 +45,8 @@ async def overview(visit: Visit) -> HtmlPage:
         **_capacity(workers),
         "unread": _unread(page.queues, workers),
         "in_groups": sum(each.total for each in groups),
+        "stopped": stopped[:_STOPPED_SHOWN],
+        "more_stopped": len(stopped[_STOPPED_SHOWN:]),
         "only": _QUEUES_LOOKED_INTO if len(worst) > _QUEUES_LOOKED_INTO else None,
         "failures": await visit.admin.latest_dead(worst[:_QUEUES_LOOKED_INTO], limit=_FAILURES),
     }
@@ -59,6 +66,39 @@ async def charted(visit: Visit, queue: str | None = None) -> tuple[Minutes, dict
         "spans": SPAN_LABELS,
         "span_label": dict(SPAN_LABELS)[span],
     }
+
+
+@dataclass(frozen=True, slots=True)
+class StoppedGroup:
+    """A group with stopped keys, in all its shards."""
+
+    topic: str
+    group: str
+    keys: int
+    events: int
+    since: datetime | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.group}@{self.topic}"
+
+
+def _stopped(groups: Sequence[GroupCounts]) -> list[StoppedGroup]:
+    """Groups with stopped keys, those with the most blocked events first."""
+    shards: dict[tuple[str, str], list[GroupCounts]] = {}
+    for each in groups:
+        if each.stopped_keys and (source := group_source(each.name)):
+            shards.setdefault((source.topic, source.group), []).append(each)
+    found = [
+        StoppedGroup(
+            *name,
+            sum(each.stopped_keys for each in parts),
+            sum(each.stopped_events for each in parts),
+            min((each.stopped_since for each in parts if each.stopped_since), default=None),
+        )
+        for name, parts in shards.items()
+    ]
+    return sorted(found, key=lambda group: -group.events)
 
 
 def _fullest(queues: list[QueueInfo]) -> list[QueueInfo]:

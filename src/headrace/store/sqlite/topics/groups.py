@@ -156,6 +156,7 @@ def groups(
                 oldest_ms,
                 seen_ms,
                 stopped,
+                *stopped_keys.behind_stopped(connection, queue if stopped else None),
             )
         )
     return found

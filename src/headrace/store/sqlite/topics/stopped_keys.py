@@ -59,6 +59,15 @@ _GIVE_UP_PLACE = """
     UPDATE jobs SET lane = '' WHERE queue = ? AND job_id = ? AND state = 'dead'"""
 _LIST = """
     SELECT key, state, event, since_ms FROM stopped_keys WHERE queue = ? ORDER BY key LIMIT ?"""
+# Counting what waits behind each would take too long if there are many.
+_KEYS_COUNTED = 1000
+_BEHIND = """
+    WITH stopped AS MATERIALIZED (
+        SELECT key, since_ms FROM stopped_keys WHERE queue = :queue LIMIT :most)
+    SELECT min(since_ms), sum((
+        SELECT count(*) FROM jobs
+        WHERE jobs.queue = :queue AND gate = :gate || key AND gate != ''))
+    FROM stopped"""
 _BLOCKED_AT = "SELECT count(*) FROM jobs WHERE queue = ? AND gate = ? AND gate != ''"
 _BACKLOG = """
     SELECT lane, count(*) FROM topic_groups JOIN topic_events
@@ -173,6 +182,16 @@ def stopped_keys(
         )
         for key, state, event, since_ms in found
     ]
+
+
+def behind_stopped(connection: sqlite3.Connection, queue: int | None) -> tuple[int, int | None]:
+    """How many events of the group's queue wait behind stopped keys, and when the first of those
+    was stopped; nothing for None."""
+    if queue is None:
+        return 0, None
+    asked = {"queue": queue, "most": _KEYS_COUNTED, "gate": lane_gate("")}
+    [(since_ms, waiting)] = connection.execute(_BEHIND, asked).fetchall()
+    return waiting or 0, since_ms
 
 
 def _count_blocked(connection: sqlite3.Connection, queue: int | None, key: str) -> int:

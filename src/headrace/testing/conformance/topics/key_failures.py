@@ -33,7 +33,9 @@ class KeyFailuresConformance(TopicGround):
 
     async def stopped(self, store: Store) -> list[StoppedKey]:
         found = await store.stopped_keys(BILLING)
-        assert (await self.group(store)).stopped_keys == len(found)
+        group = await self.group(store)
+        assert group.stopped_keys == len(found)
+        assert group.stopped_since_ms == min((key.since_ms for key in found), default=None)
         return found
 
     async def stopped_by_the_first(self, store: Store) -> tuple[StoreConsumer, list[JobId]]:
@@ -58,6 +60,8 @@ class KeyFailuresConformance(TopicGround):
         (key,) = await self.stopped(store)
         assert (key.key, key.state, key.event) == ("a", "blocked", events[0].job_id)
         assert key.waiting == 2
+        group = await self.group(store)
+        assert (group.behind, group.stopped_events) == (0, 2), "nothing in the log, yet not handled"
         assert before <= key.since_ms <= await store.time_ms()
         assert await store.count(BILLING) == Counts(blocked=2, dead=1)
         (snapshot, _) = await store.get(BILLING, keys([events[1], events[3]]))
@@ -154,6 +158,25 @@ class KeyFailuresConformance(TopicGround):
         assert await self.handle_all(store, member) == [other]
         counts = await store.count(BILLING)
         assert counts.blocked + counts.dead == MANY + 1
+
+    async def test_a_group_says_how_much_waits_behind_its_stopped_keys_and_since_when(
+        self, store: Store
+    ) -> None:
+        await self.join(store, group=BLOCK)
+        await self.put(store, [event(key=name) for name in "abaabc"])
+        member = self.member(store)
+        for _ in "ab":
+            await self.fail_first(store, member)
+        await self.handle_all(store, member)
+        found = await self.stopped(store)
+        group = await self.group(store)
+        assert group.stopped_events == sum(key.waiting for key in found) == 3
+        assert group.counts == Counts(blocked=3, dead=2)
+        for name, left in (("a", 1), ("b", 0)):
+            assert await store.free_key(BILLING, name)
+            await self.handle_all(store, member)
+            assert (await self.group(store)).stopped_events == left
+        assert await self.stopped(store) == []
 
     async def test_stopped_keys_are_listed_by_name(self, store: Store) -> None:
         await self.join(store, BILLING, AUDIT, group=BLOCK)
