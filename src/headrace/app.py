@@ -28,6 +28,7 @@ from headrace.core.bounds import Overflow
 from headrace.core.clock import Clock, Duration, SystemClock
 from headrace.core.flow.flow import Flow
 from headrace.core.job import ids
+from headrace.core.job.history_rules import HistoryBounds, KeepDone
 from headrace.core.job.ids import JobId
 from headrace.core.schedule.definition import Missed, Times
 from headrace.core.task.call import Call
@@ -78,6 +79,7 @@ class Headrace(Settings):
         confirm_disk: bool | None = None,
         redact: Callable[[str, Any], Any] | str | None = None,
         actions_kept: float | None = None,
+        keep_done: KeepDone | None = None,
         clock: Clock | None = None,
     ) -> None:
         super().__init__(
@@ -92,6 +94,7 @@ class Headrace(Settings):
             confirm_disk=confirm_disk,
             redact=redact,
             actions_kept=actions_kept,
+            keep_done=keep_done,
         )
         self.clock = clock or SystemClock()
         self.tasks: dict[str, Task[..., Any]] = {}
@@ -409,6 +412,7 @@ class Headrace(Settings):
                 clock=self.clock,
                 confirm_replicas=self.confirm_replicas,
                 confirm_disk=self.confirm_disk,
+                history_rules=self.history_rules,
             )
         return self._store
 
@@ -451,4 +455,7 @@ class Headrace(Settings):
 
     def _registered(self, task: Task[..., Any]) -> Task[..., Any]:
         self.tasks[task.name] = task
+        if (keep_done := task.declared.keep_done) is not None:
+            bounds = HistoryBounds.of(f"task {task.name!r}: keep_done", keep_done)
+            self.history_rules.set(task.name, bounds)
         return task

@@ -9,6 +9,12 @@ from typing import Any, TypeVar
 
 from headrace.core import bounds as limits
 from headrace.core.address import without_password
+from headrace.core.job.history_rules import (
+    HistoryBounds,
+    HistoryRules,
+    KeepDone,
+    read_keep_done,
+)
 from headrace.errors import ConfigError
 from headrace.store.url import DEFAULT_URL, check_confirmation, scheme_of
 
@@ -33,6 +39,7 @@ class Settings:
         confirm_disk: bool | None,
         redact: Callable[[str, Any], Any] | str | None,
         actions_kept: float | None,
+        keep_done: KeepDone | None,
     ) -> None:
         self.url = _setting("URL", url, str, DEFAULT_URL)
         if not isinstance(self.url, str):
@@ -69,6 +76,10 @@ class Settings:
             least=1.0,
         )
         """Seconds for which the audit log keeps what people did."""
+        given = _setting("KEEP_DONE", keep_done, read_keep_done, None)
+        bounds = HistoryBounds() if given is None else HistoryBounds.of("keep_done", given)
+        self.history_rules = HistoryRules(bounds)
+        """What is kept of jobs that are done or cancelled."""
 
     @property
     def shown_url(self) -> str:
@@ -87,9 +98,10 @@ def _setting(name: str, given: R | None, convert: Callable[[str], R], default: R
     try:
         return convert(text)
     except ValueError:
-        raise ConfigError(
-            f"HEADRACE_{name}={text!r} is not a {convert.__name__.strip('_')}"
-        ) from None
+        kind = convert.__name__.strip("_").replace(
+            "read_keep_done", "number of jobs, or a time: 2h"
+        )
+        raise ConfigError(f"HEADRACE_{name}={text!r} is not a {kind}") from None
 
 
 def _redact(given: object) -> Callable[[str, Any], Any] | str | None:

@@ -153,6 +153,7 @@ async def test_what_may_outlive_the_first_of_a_group_knows_its_neighbours(app: H
     sent = await app.enqueue(group(steps))
     assert len((await app.admin.flow(sent.jobs[-1].id)).jobs) == 6
     await app.admin.cancel([sent.id])
+    await app.admin.forget(sent.id)
     flows = [await app.admin.flow(job.id) for job in sent.jobs if job.id != sent.id]
     assert sorted(len(flow.jobs) for flow in flows) == [1, 2, 2, 2, 2]
     assert {(flow.id, flow.complete) for flow in flows} == {(sent.id, False)}

@@ -133,9 +133,6 @@ async def test_a_rare_job_is_found_among_many(app: Headrace) -> None:
 
 async def test_what_cannot_be_listed_is_refused() -> None:
     admin = Headrace("memory://").admin
-    for state in ("done", "cancelled"):
-        with pytest.raises(ConfigError, match=f"{state} jobs cannot be listed"):
-            await admin.jobs("default", state)
     with pytest.raises(ConfigError, match="no state 'flying'; there are scheduled, waiting"):
         await admin.jobs("default", "flying")
     with pytest.raises(ConfigError, match="queue"):
@@ -183,7 +180,7 @@ async def test_of_a_job_that_ended_its_result_log_and_marks_are_reported(app: He
         job = await work.enqueue()
         assert await job.result(timeout=10) == 5
     info = await app.admin.job(job.id)
-    assert (info.state, info.result, info.arguments) == (State.DONE, 5, None)
+    assert (info.state, info.result, info.arguments) == (State.DONE, 5, [])
     assert info.log == ("one", "two")
     assert await app.admin.log(job.id) == ["one", "two"]
 

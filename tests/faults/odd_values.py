@@ -302,12 +302,10 @@ IN_SQLITE: dict[str, PlantRow] = {
         o.queue,
     ),
     "history of ended jobs": lambda o: o.run(
-        "INSERT INTO history (queue, shelf, count, last_ms, expires_ms, marks, data)"
-        " VALUES (?, '', 'odd', 'odd', 'odd', 'odd', 3.5)",
+        "INSERT INTO history (queue, shelf, count, total, most, keep_ms, last_ms, expires_ms,"
+        " marks, data) VALUES (?1, '', 'odd', 'odd', 'odd', 'odd', 'odd', 'odd', 'odd', 3.5),"
+        " (?1, x'ff', 1, 1, 1, 1, 1, 1, 1, x'c1')",
         o.queue,
-    ),
-    "shelves": lambda o: o.run(
-        "INSERT INTO shelves VALUES (?1, '', 'odd', 'odd', 'odd'), (?1, x'ff', 1, 1, 1)", o.queue
     ),
     "kv: schedules": lambda o: (
         o.put("schedules", BAD_TEXT, b"x"), o.put("schedules", "s", "odd")

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from headrace.admin.bodies import arguments_of, opened, sent_at, task_of
 from headrace.admin.filters import JobFilter, Moment
 from headrace.admin.redaction import CLEAR, Redaction
-from headrace.client.job import AttemptInfo
+from headrace.client.attempts import AttemptInfo
 from headrace.core.clock import epoch_ms, epoch_ms_before
 from headrace.core.job import ids
 from headrace.core.job.constraints import decode_constraints
 from headrace.core.job.envelope import Envelope
-from headrace.core.job.history import decode_history
+from headrace.core.job.history import all_attempts, decode_history
 from headrace.core.job.ids import JobId
 from headrace.core.masking import NOTHING_HIDDEN, Masks
 from headrace.errors import ConfigError
@@ -76,7 +76,7 @@ class Search:
 
     def _texts(self, envelope: Envelope | None, history: bytes) -> Iterable[str]:
         """The texts to search, cheap ones first."""
-        for attempt in decode_history(history).attempts:
+        for attempt in all_attempts(decode_history(history)):
             yield AttemptInfo.of(attempt).error
         if self.arguments and envelope is not None:
             written = _written(arguments_of(envelope, _MOST_SEARCHED))
@@ -154,7 +154,7 @@ class JobMatcher:
         envelope = opened(seen.envelope)
         return (
             self._in_time(job_id, envelope)
-            and (self.task is None or (envelope is not None and envelope.task == self.task))
+            and (self.task is None or self.task == _task_in(seen, envelope))
             and (not self.flow or self._of_flow(job_id, envelope))
             and self.search.finds(job_id, envelope, seen.history)
         )
@@ -195,6 +195,13 @@ class JobMatcher:
             return False
         masks = dead_masks(job, self.search.redaction)
         return self.error in masks.text(error).casefold()
+
+
+def _task_in(seen: JobSnapshot, envelope: Envelope | None) -> str | None:
+    """The task of a job; the history knows it even without the envelope."""
+    if envelope is None:
+        return None if seen.ended is None else seen.ended.task
+    return envelope.task
 
 
 def dead_masks(job: DeadJob, redaction: Redaction) -> Masks:

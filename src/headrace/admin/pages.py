@@ -59,6 +59,15 @@ def _place(queue: str) -> tuple[str, int, str]:
     return ("", 0, queue) if source is None else (source.topic, source.shard, source.group)
 
 
+def _may_hold(queue: str, counts: Counts, state: State) -> bool:
+    """Whether a queue may have jobs in a state. How many ended ones it has is not counted; groups
+    have none."""
+    if state in (State.DONE, State.CANCELLED):
+        return group_source(queue) is None
+    count: int = getattr(counts, state.value)
+    return count > 0
+
+
 class Walk:
     """Walks through states and, in each, through the queues that have jobs in it. The groups of
     `logs` come last; they are read when the walk gets there, many logs at a time. If `bounded`,
@@ -109,7 +118,7 @@ class Walk:
             first if queue == first.queue else Stop(first.state, queue)
             for queue, counts in (await self._holding(part)).items()
             if queue == first.queue
-            or (_place(queue) > first.place and getattr(counts, first.state.value))
+            or (_place(queue) > first.place and _may_hold(queue, counts, first.state))
         ]
 
     async def _holding(self, part: str) -> dict[str, Counts]:

@@ -28,7 +28,7 @@ from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
     from headrace.admin.app import AdminApp
-    from headrace.client.job import AttemptInfo
+    from headrace.client.attempts import AttemptInfo
 
 log = logging.getLogger("headrace.admin")
 

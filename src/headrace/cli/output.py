@@ -15,7 +15,7 @@ import msgspec
 from headrace.core.display import harmless as harmless
 
 if TYPE_CHECKING:
-    from headrace.client.job import AttemptInfo
+    from headrace.client.attempts import AttemptInfo
 
 T = TypeVar("T")
 

@@ -6,12 +6,12 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from headrace.client.attempts import AttemptInfo, RunTimes, attempts_of
 from headrace.client.job_failure import job_failure, task_name
 from headrace.client.portal import Portal
 from headrace.client.session import ClientSession
@@ -21,7 +21,6 @@ from headrace.core.bounds import check_seconds
 from headrace.core.clock import to_datetime
 from headrace.core.job import ids
 from headrace.core.job.envelope import decode_envelope
-from headrace.core.job.history import Attempt, decode_history
 from headrace.core.job.ids import JobId
 from headrace.core.job.progress import Progress, decode_progress
 from headrace.core.job.state import State
@@ -43,38 +42,9 @@ R = TypeVar("R")
 _RESUMED_IN = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptInfo:
-    """One run that did not end in success."""
-
-    number: int
-    started: datetime
-    ended: datetime
-    worker: str
-    error_type: str
-    error_text: str
-    traceback: str
-
-    @property
-    def error(self) -> str:
-        """Type and text of the error; only the text if no task raised it."""
-        return f"{self.error_type}: {self.error_text}" if self.error_type else self.error_text
-
-    @classmethod
-    def of(cls, attempt: Attempt) -> AttemptInfo:
-        return cls(
-            attempt.number,
-            to_datetime(attempt.started_ms),
-            to_datetime(attempt.ended_ms),
-            attempt.worker,
-            attempt.error_type,
-            attempt.error_text,
-            attempt.traceback,
-        )
-
-
 class JobInfo(msgspec.Struct, frozen=True):
-    """The state of a job now. A job that is done has only its state."""
+    """The state of a job now. Of a job that is done or cancelled, all of it is known while the
+    history has it; afterwards, only its state and result."""
 
     id: str
     state: State
@@ -86,11 +56,23 @@ class JobInfo(msgspec.Struct, frozen=True):
     reason: str | None
     attempt: int
     attempts: tuple[AttemptInfo, ...]
+    """Every run that has ended, from before a replay too. Of a job that is done, the last one
+    succeeded."""
     progress: Progress | None = None
-    """The last progress of a job that has not ended."""
+    """The last progress that it reported."""
     waits_for: str | None = None
     """Of a blocked job: `lane` (its key), `flow` (other jobs), `task` and a name (which is paused),
     or the name of a rate limit."""
+    result: Any = None
+    """What it returned; None if it is not done, or its result is not kept."""
+    result_kept: bool = False
+    """Whether `result` is what it returned."""
+    ended: datetime | None = None
+    """When it was done or cancelled."""
+    waited: float | None = None
+    """Seconds for which it was ready before its last run; once it is done."""
+    took: float | None = None
+    """Seconds that its last run took; once it is done."""
 
 
 class JobApp(Protocol):
@@ -165,7 +147,15 @@ class Job(Generic[R]):
 
     async def info(self) -> JobInfo:
         """All that the store knows of the job."""
-        return _info(self.id, await self._found_queue(), await self._snapshot(bodies=True))
+        snapshot = await self._snapshot(bodies=True)
+        info = _info(self.id, await self._found_queue(), snapshot)
+        if snapshot.state is not State.DONE or not snapshot.verdict:
+            return info
+        try:
+            result = self._unpacked(snapshot)
+        except ResultUnreadable:
+            return info
+        return msgspec.structs.replace(info, result=result, result_kept=True)
 
     async def cancel(self) -> bool:
         """End the job, whatever state it is in: True if it is cancelled, by this call or before, or
@@ -244,14 +234,14 @@ SendMany = Callable[[Sequence[Call[Any]]], Awaitable[list[Job[Any]]]]
 
 
 def _info(job_id: str, queue: str, snapshot: JobSnapshot) -> JobInfo:
-    history = decode_history(snapshot.history)
-    attempts = tuple(AttemptInfo.of(attempt) for attempt in history.attempts)
+    attempts = tuple(map(AttemptInfo.of, attempts_of(snapshot)))
+    times = RunTimes.of(snapshot)
     blocked = snapshot.state is State.BLOCKED
     return JobInfo(
         id=job_id,
         state=snapshot.state,
         queue=queue,
-        task=task_name(snapshot.envelope),
+        task=snapshot.ended.task if snapshot.ended else task_name(snapshot.envelope),
         sent=_sent(job_id, snapshot.envelope),
         due=to_datetime(snapshot.due_ms) if snapshot.due_ms else None,
         worker=snapshot.worker or None,
@@ -260,6 +250,9 @@ def _info(job_id: str, queue: str, snapshot: JobSnapshot) -> JobInfo:
         attempts=attempts,
         progress=decode_progress(snapshot.progress),
         waits_for=snapshot.reason or None if blocked else None,
+        ended=times.ended,
+        waited=times.waited,
+        took=times.took,
     )
 
 

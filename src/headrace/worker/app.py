@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from headrace.audit.audit import Audit
 from headrace.client.declarations import DeclaredApp
+from headrace.core.job.history_rules import HistoryRules
 from headrace.middleware.wrapping import Middleware
 
 
@@ -19,6 +20,9 @@ class WorkerApp(DeclaredApp, Protocol):
 
     @property
     def events(self) -> bool: ...
+
+    @property
+    def history_rules(self) -> HistoryRules: ...
 
     @property
     def middlewares(self) -> Sequence[Middleware]: ...

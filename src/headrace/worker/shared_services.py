@@ -79,7 +79,7 @@ class SharedServices:
             app.crash_limit,
             app.max_payload,
             self.clock.now_ms,
-            app.events or totals is not None,
+            app.events or totals is not None or app.history_rules.keeps_any,
             StoreReporters(app.store, self.progress_writer, patience=app.lease).of,
             self.failures,
         )

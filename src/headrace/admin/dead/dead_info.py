@@ -11,11 +11,11 @@ from headrace.admin.bodies import arguments_of, opened, task_of
 from headrace.admin.matcher import JobMatcher, dead_masks
 from headrace.admin.redaction import CLEAR, Redaction, masked_attempts
 from headrace.admin.topics.event_info import EventInfo, event_in
-from headrace.client.job import AttemptInfo
+from headrace.client.attempts import AttemptInfo
 from headrace.core.clock import to_datetime
 from headrace.core.job import ids
 from headrace.core.job.envelope import Envelope
-from headrace.core.job.history import decode_history, is_readable_history
+from headrace.core.job.history import all_attempts, decode_history, is_readable_history
 from headrace.store.contract import UNREADABLE, DeadJob
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class DeadInfo:
     @classmethod
     def of(cls, queue: str, job: DeadJob, redaction: Redaction = CLEAR) -> DeadInfo:
         history = decode_history(job.history)
-        attempts = [AttemptInfo.of(attempt) for attempt in history.attempts]
+        attempts = [AttemptInfo.of(attempt) for attempt in all_attempts(history)]
         kind = RedactedDead if redaction.active else cls
         info = kind(
             id=ids.to_text(job.job_id),

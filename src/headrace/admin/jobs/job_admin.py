@@ -14,6 +14,8 @@ from headrace.admin.context import AdminContext
 from headrace.admin.filters import JobConditions, JobFilter
 from headrace.admin.jobs.cancel_request import CancelReport, CancelRequest
 from headrace.admin.jobs.listing import (
+    ENDED,
+    ENDED_TOGETHER,
     READ_TOGETHER,
     read_matching,
     states_meant,
@@ -61,7 +63,8 @@ class JobAdmin(AdminContext):
         **conditions: Unpack[JobConditions],
     ) -> JobPage:
         """A page of about `limit` jobs of a queue, or of all queues and groups, in one state, or in
-        all unfinished ones in turn. `search` finds a text in ids, arguments and errors; `since` and
+        all unfinished ones in turn. `done` and `cancelled` are those of the history, the latest of
+        each queue first. `search` finds a text in ids, arguments and errors; `since` and
         `until` are when they were sent. A short page may not be the last: there is more as long as
         it has a cursor, to be given for the next one. For a group, such as `billing@orders`, these
         are the events that it has not handled, or that are dead in it.
@@ -70,12 +73,12 @@ class JobAdmin(AdminContext):
         limits.check_count("limit", limit)
         if scan is not None:
             limits.check_count("scan", scan)
-        states = states_meant(state, dead=True)
+        states = states_meant(state, final=True)
         store, walk = await self._store(), await self._walk(queue, bounded=scan is not None)
         matcher = await JobMatcher.of(store, JobFilter(**conditions), self._redaction)
-        together = None if matcher.is_open else READ_TOGETHER
+        together = ENDED_TOGETHER if states[0] in ENDED else READ_TOGETHER
         read = partial(read_matching, store, states, matcher)
-        page = PageScan(walk, read, limit, scan, together)
+        page = PageScan(walk, read, limit, scan, None if matcher.is_open else together)
         following = await page.fill(states, cursor)
         # One that moved on meanwhile may be met in both states.
         found = {(job.queue, job.id): job for job in page.found}
@@ -169,11 +172,24 @@ class JobAdmin(AdminContext):
             return await self._cancel_named([ids] if isinstance(ids, str) else ids, queue)
         if not wanted:
             raise ConfigError(f"say which jobs: ids, queue=, {_CONDITIONS} or until=")
-        store, states = await self._store(), states_meant(state, dead=False)
+        store, states = await self._store(), states_meant(state, final=False)
         matcher = await JobMatcher.of(store, wanted, self._redaction)
         request = CancelRequest(store)
         await request.matching(await self._sources(queue), states, matcher)
         return request.report()
+
+    @recorded
+    async def forget(self, ids: str | Iterable[str], queue: str | None = None) -> int:
+        """Delete what is kept of jobs that are done or cancelled, with their results and logs, in
+        the queue that knows them or in `queue`; returns of how many there was something. Jobs that
+        have not ended, and dead ones, are left alone: see `cancel` and `purge`."""
+        named = [ids] if isinstance(ids, str) else ids
+        job_ids = list(dict.fromkeys(id_codec.to_id(id) for id in named))
+        store, forgotten = await self._store(), set[JobId]()
+        for name in await self._sources_of(job_ids, queue):
+            gone = await store.forget(name, job_ids)
+            forgotten |= {id for id, was in zip(job_ids, gone, strict=True) if was}
+        return len(forgotten)
 
     async def _cancel_named(self, named: Iterable[str], queue: str | None) -> CancelReport:
         job_ids = list(dict.fromkeys(id_codec.to_id(id) for id in named))

@@ -11,7 +11,7 @@ from headrace.admin.pages import ScannedJobs, Stop
 from headrace.core.job.ids import JobId
 from headrace.core.job.state import State
 from headrace.errors import ConfigError
-from headrace.store.contract import JobSnapshot
+from headrace.store.contract import JobSnapshot, ended_snapshot
 
 if TYPE_CHECKING:
     from headrace.store.contract import Store
@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 LIVE = (State.RUNNING, State.WAITING, State.BLOCKED, State.SCHEDULED)
 # Envelopes come along, and each may have megabytes.
 READ_TOGETHER = 100
+# What the history keeps of an envelope is short.
+ENDED_TOGETHER = 1000
+ENDED = (State.DONE, State.CANCELLED)
 
 
-def states_meant(state: State | str | None, *, dead: bool) -> tuple[State, ...]:
-    """The states to list; `dead` says whether dead jobs may be asked for."""
+def states_meant(state: State | str | None, *, final: bool) -> tuple[State, ...]:
+    """The states to list; `final` says whether jobs that have ended may be asked for."""
     if state is None:
         return LIVE
     try:
@@ -30,11 +33,9 @@ def states_meant(state: State | str | None, *, dead: bool) -> tuple[State, ...]:
     except ValueError:
         names = ", ".join(State)
         raise ConfigError(f"there is no state {str(state)!r}; there are {names}") from None
-    if wanted in (State.DONE, State.CANCELLED):
-        raise ConfigError(
-            f"{wanted} jobs cannot be listed: their results are kept for a while, by id"
-        )
-    if wanted is State.DEAD and not dead:
+    if wanted in ENDED and not final:
+        raise ConfigError(f"{wanted} jobs have ended: forget() deletes what is kept of them")
+    if wanted is State.DEAD and not final:
         raise ConfigError("dead jobs have ended: replay() sends them again, purge() forgets them")
     return (wanted,)
 
@@ -55,6 +56,8 @@ async def read_matching(
     store: Store, states: Sequence[State], matcher: JobMatcher, stop: Stop, size: int
 ) -> ScannedJobs[JobSummary]:
     """The next jobs of a listing; None for each that is in another state or does not match."""
+    if stop.state in ENDED:
+        return await _read_ended(store, matcher, stop, size)
     page = await store.browse(stop.queue, stop.state, stop.cursor, size)
     likely = [key for key in page.job_ids if matcher.may_match(key)]
     found = {
@@ -63,3 +66,17 @@ async def read_matching(
         if seen.state in states and matcher.matches(key, seen)
     }
     return ScannedJobs([found.get(key) for key in page.job_ids], page.cursor)
+
+
+async def _read_ended(
+    store: Store, matcher: JobMatcher, stop: Stop, size: int
+) -> ScannedJobs[JobSummary]:
+    page = await store.history(stop.queue, stop.cursor, size, state=stop.state)
+    redaction = matcher.search.redaction
+    found: list[JobSummary | None] = []
+    for job in page.jobs:
+        seen = ended_snapshot(job)
+        matches = matcher.may_match(job.job_id) and matcher.matches(job.job_id, seen)
+        summary = JobSummary.of(stop.queue, job.job_id, seen, redaction) if matches else None
+        found.append(summary)
+    return ScannedJobs(found, page.cursor)

@@ -18,13 +18,12 @@ from headrace.admin.redaction import (
     masked_progress,
 )
 from headrace.admin.topics.event_info import EventInfo, event_in
-from headrace.client.job import AttemptInfo
+from headrace.client.attempts import AttemptInfo, RunTimes, attempts_of
 from headrace.core import codec
 from headrace.core.clock import to_datetime
 from headrace.core.job import ids
 from headrace.core.job.constraints import Constraints, Limit, decode_constraints
 from headrace.core.job.envelope import Envelope, Malformed
-from headrace.core.job.history import decode_history
 from headrace.core.job.ids import JobId
 from headrace.core.job.progress import Progress, decode_progress
 from headrace.core.job.state import State
@@ -59,14 +58,20 @@ class JobSummary:
     error: str | None
     """Type and text of the error that its last attempt ended with."""
     progress: Progress | None
+    ended: datetime | None
+    """When it was done or cancelled, as far as the history has it; of a dead job, when it died."""
+    waited: float | None
+    """Seconds for which it was ready before its last run, if the history has it."""
+    took: float | None
+    """Seconds that its last run took, if the history has it."""
 
     @classmethod
     def of(
         cls, queue: str, job_id: JobId, snapshot: JobSnapshot, redaction: Redaction = CLEAR
     ) -> JobSummary:
         envelope, constraints = opened(snapshot.envelope), decode_constraints(snapshot.constraints)
-        task = None if envelope is None else envelope.task
-        attempts = decode_history(snapshot.history).attempts
+        task = (snapshot.ended and snapshot.ended.task) or (envelope and envelope.task) or None
+        attempts, times = attempts_of(snapshot), RunTimes.of(snapshot)
         blocked = snapshot.state is State.BLOCKED
         last = attempts[-1] if attempts else None
         named = key_of(constraints) or (envelope and envelope.overrides.key) or None
@@ -86,8 +91,11 @@ class JobSummary:
             attempt=len(attempts) + (0 if snapshot.state.final else 1),
             waits_for=(masked_gate(snapshot.reason, masks, task) or None) if blocked else None,
             reason=None if blocked else snapshot.reason or None,
-            error=None if last is None else _error(AttemptInfo.of(last), masks),
+            error=(_error(AttemptInfo.of(last), masks) or None) if last else None,
             progress=masked_progress(decode_progress(snapshot.progress), masks),
+            ended=to_datetime(snapshot.died_ms) if snapshot.died_ms else times.ended,
+            waited=times.waited,
+            took=times.took,
         )
 
 
@@ -112,12 +120,15 @@ class JobCause:
 
 @dataclass(frozen=True, slots=True)
 class JobDetail(JobSummary):
-    """All that is known of one job. Of one that is done or cancelled, little is kept."""
+    """All that is known of one job. Of one that is done or cancelled, that is all of it while the
+    history has it, and little afterwards."""
 
     arguments: Any
     """As plain values, for showing; None if they are not kept or cannot be read."""
     result: Any
     """What it returned, as plain values, while that is kept."""
+    result_kept: bool
+    """Whether `result` is what it returned."""
     attempts: tuple[AttemptInfo, ...]
     flow: str | None
     """The id of the last job of the flow it belongs to."""
@@ -153,12 +164,12 @@ class JobDetail(JobSummary):
         envelope, constraints = opened(snapshot.envelope), decode_constraints(snapshot.constraints)
         overrides = None if envelope is None else envelope.overrides
         masks = redaction.masks(envelope, constraints, _result(snapshot))
-        history = decode_history(snapshot.history).attempts
         return cls(
             **{field.name: getattr(summary, field.name) for field in fields(summary)},
             arguments=redaction.arguments(envelope),
             result=redaction.value(summary.task, _result(snapshot)),
-            attempts=masked_attempts([AttemptInfo.of(each) for each in history], masks),
+            result_kept=_has_result(snapshot),
+            attempts=masked_attempts(list(map(AttemptInfo.of, attempts_of(snapshot))), masks),
             flow=_flow(envelope),
             lacks_first_argument=bool(overrides and overrides.feed),
             lane=masked_lane(constraints.lane, masks, summary.task) or None,
@@ -194,6 +205,13 @@ def _cause(snapshot: JobSnapshot) -> JobCause | None:
 def _flow(envelope: Envelope | None) -> str | None:
     flow = b"" if envelope is None else envelope.overrides.flow
     return ids.to_text(flow) if flow else None
+
+
+def _has_result(snapshot: JobSnapshot) -> bool:
+    try:
+        return bool(snapshot.verdict) and decode_verdict(snapshot.verdict).state is State.DONE
+    except Malformed:
+        return False
 
 
 def _result(snapshot: JobSnapshot) -> Any:

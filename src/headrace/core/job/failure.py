@@ -9,7 +9,7 @@ import traceback
 import msgspec
 
 from headrace.core.bounds import MAX_ERROR_TEXT, MAX_MS, MAX_TRACEBACK
-from headrace.core.job.history import Attempt, History, encode_history
+from headrace.core.job.history import Attempt, History, bounded_earlier, encode_history
 from headrace.core.job.outcome import Dead, Held, Outcome, Retried
 from headrace.core.job.retry import RemoteError, Retry, full_name
 from headrace.core.job.state import Reason, State
@@ -132,11 +132,23 @@ def _failed(run: FailedRun) -> History:
     return msgspec.structs.replace(moved, attempts=(*run.history.attempts, attempt))
 
 
+def cut_short(
+    history: History, delivered: int, started_ms: int, ended_ms: int, worker: str
+) -> bytes:
+    """The history, encoded, of a job that was cancelled while it ran."""
+    attempt = Attempt(len(history.attempts) + 1, started_ms, ended_ms, worker, "", "cancelled", "")
+    moved = moved_on(history, delivered)
+    return encode_history(msgspec.structs.replace(moved, attempts=(*moved.attempts, attempt)))
+
+
 def moved_on(history: History, delivered: int) -> History:
     """The history of a job that leaves its place after `delivered` deliveries there; all but the
     last ended without an outcome."""
     return History(
-        history.attempts, history.deliveries + delivered, history.crashes + delivered - 1
+        history.attempts,
+        history.deliveries + delivered,
+        history.crashes + delivered - 1,
+        bounded_earlier(history) if history.earlier else b"",
     )
 
 

@@ -28,11 +28,18 @@ class History(msgspec.Struct, array_like=True, frozen=True):
     since."""
     crashes: int = 0
     """Of those deliveries, the ones that ended without an outcome."""
+    earlier: bytes = b""
+    """The encoded history from before the job was last replayed: for people, not counted."""
 
 
 NO_HISTORY = History()
 _encode = msgspec.msgpack.Encoder().encode
 _decode_history = msgspec.msgpack.Decoder(History).decode
+
+
+# What of earlier lives a job takes along.
+_EARLIER_ATTEMPTS = 20
+_EARLIER_BYTES = 65_536
 
 
 def encode_history(history: History) -> bytes:
@@ -48,6 +55,32 @@ def decode_history(data: bytes) -> History:
         return _decode_history(data)
     except UNREADABLE:
         return NO_HISTORY
+
+
+def replayed_history(data: bytes) -> bytes:
+    """What a dead job with this history has when it is sent again: none that counts."""
+    return _encode(History(earlier=data)) if data else b""
+
+
+def all_attempts(history: History) -> tuple[Attempt, ...]:
+    """Every attempt, from before replays too, numbered through."""
+    lives = [history.attempts]
+    while history.earlier:
+        history = decode_history(history.earlier)
+        lives.append(history.attempts)
+    every = [attempt for life in reversed(lives) for attempt in life]
+    if len(lives) == 1:
+        return history.attempts
+    return tuple(msgspec.structs.replace(each, number=at) for at, each in enumerate(every, 1))
+
+
+def bounded_earlier(history: History) -> bytes:
+    """`earlier` as a job takes it along: the last attempts, without tracebacks if they are long."""
+    if len(history.earlier) <= _EARLIER_BYTES:
+        return history.earlier
+    attempts = all_attempts(decode_history(history.earlier))[-_EARLIER_ATTEMPTS:]
+    short = tuple(msgspec.structs.replace(each, traceback="") for each in attempts)
+    return _encode(History(short))
 
 
 def is_readable_history(data: bytes) -> bool:

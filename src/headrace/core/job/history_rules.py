@@ -45,7 +45,7 @@ class HistoryBounds(msgspec.Struct, frozen=True):
         return cls(most, _MOST_MS) if most else None
 
 
-def keep_done(text: str) -> KeepDone:
+def read_keep_done(text: str) -> KeepDone:
     """`keep_done` as an environment variable has it: `500`, `90s`, `30m`, `2h`, `7d`."""
     if found := _TIME.fullmatch(text):
         return timedelta(seconds=int(found[1]) * _UNITS[found[2]])

@@ -18,6 +18,7 @@ from headrace.core.bounds import (
 )
 from headrace.core.clock import to_ms
 from headrace.core.job.capacity import Runner
+from headrace.core.job.history_rules import HistoryBounds, KeepDone
 from headrace.core.job.retry import Retry
 from headrace.core.queue_names import check_queue
 from headrace.core.task.rate import Rate
@@ -36,6 +37,7 @@ class TaskKwargs(JobOptions, total=False):
     timeout: float | None
     run_in: Runner | None
     result_ttl: float
+    keep_done: KeepDone | None
     unique: bool | LabelMaker
     rate: str | None
     burst: int | None
@@ -55,6 +57,8 @@ class TaskOptions(msgspec.Struct, frozen=True):
     retry: Retry = msgspec.field(default_factory=Retry)
     timeout: float | None = TIMEOUT
     result_ttl: float = RESULT_TTL
+    keep_done: KeepDone | None = None
+    """What is kept of its ended jobs; None for what the app keeps."""
     priority: int = 0
     unique: Uniqueness = NOT_UNIQUE
     rate: Rate | None = None
@@ -106,6 +110,8 @@ class TaskOptions(msgspec.Struct, frozen=True):
         if self.timeout is not None:
             check_seconds(f"{where}timeout", self.timeout, least=0.001)
         check_seconds(f"{where}result_ttl", self.result_ttl)
+        if self.keep_done is not None:
+            HistoryBounds.of(f"{where}keep_done", self.keep_done)
         check_priority(f"{where}priority", self.priority)
         if self.concurrency is not None:
             check_count(f"{where}concurrency", self.concurrency)

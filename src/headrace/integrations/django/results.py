@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from headrace.client.job import AttemptInfo
+from headrace.client.attempts import AttemptInfo
 from headrace.core.job import ids
 from headrace.errors import JobFailed
 from headrace.integrations.django.framework import base

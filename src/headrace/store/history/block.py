@@ -23,8 +23,8 @@ from headrace.store.values import EndedJob
 
 _T = TypeVar("_T")
 
-MOST_BYTES = 65_536
-"""Of arguments and of a result; larger ones are left out."""
+MOST_BYTES = 16_384
+"""Of arguments and of a result; larger ones are left out. A thousand of them go in one request."""
 MARK = 17
 """Bytes of a mark: `mark_of` the job, and a letter for its state."""
 ID = 16
@@ -144,7 +144,9 @@ def _encode_columns(columns: SettledColumns, worker: str, facts: bytes) -> bytes
 
 def _more(columns: SettledColumns) -> dict[int, tuple[bytes, bytes, int]]:
     deliveries = columns.deliveries
-    rare = [each.history or each.constraints or each.recorded_ms for each in deliveries]
+    rare: list[object] = [each.history or each.constraints for each in deliveries]
+    if 0 in columns.started_ms:
+        rare = [had or each.recorded_ms for had, each in zip(rare, deliveries, strict=True)]
     if not any(rare):
         return {}
     return {

@@ -114,8 +114,7 @@ class RedisConsumer(RedisUpkeep):
         idempotency: IdempotencyKey | None = None,
     ) -> list[LeasedDelivery]:
         lost: list[LeasedDelivery] = []
-        rules = self._store.rules_of(queue)
-        for at, part in enumerate(parts(settlements, kept=rules is not None)):
+        for at, part in enumerate(parts(settlements)):
             given = tally if len(part) == len(settlements) else None
             step = idempotency.part(at) if idempotency else IdempotencyKey()
             if not step.answered:

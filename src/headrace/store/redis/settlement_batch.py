@@ -13,7 +13,7 @@ from headrace.core.job.history_rules import HistoryRules
 from headrace.core.job.outcome import DONE, Cancelled, Dead, Done, Held, Outcome, Released, Retried
 from headrace.core.job.tally import Tally
 from headrace.store.contract import Settlement
-from headrace.store.history.block import MOST_BYTES, Blocks, blocks_of
+from headrace.store.history.block import Blocks, blocks_of
 from headrace.store.redis import facts
 from headrace.store.redis.connection.link import Argument
 from headrace.store.redis.connection.pubsub import encode_keys
@@ -203,17 +203,9 @@ def _joined(plain: list[_Item], labelled: Mapping[bytes, Sequence[_Item]]) -> _L
     return labels
 
 
-def parts(
-    settlements: Sequence[Settlement], *, kept: bool = False
-) -> Iterator[Sequence[Settlement]]:
-    """Batches limited in count and in bytes: many small outcomes, or a few large ones. `kept` says
-    that the envelopes of done jobs are sent too."""
-    kept = kept and len(settlements) * MOST_BYTES > _MOST_BYTES
-    if (
-        len(settlements) <= _MOST
-        and _is_small([item.outcome for item in settlements])
-        and not (kept and sum([len(each.delivery.envelope) for each in settlements]) > _MOST_BYTES)
-    ):
+def parts(settlements: Sequence[Settlement]) -> Iterator[Sequence[Settlement]]:
+    """Batches limited in count and in bytes: many small outcomes, or a few large ones."""
+    if len(settlements) <= _MOST and _is_small([item.outcome for item in settlements]):
         yield settlements
         return
     start = size = 0
@@ -223,7 +215,7 @@ def parts(
             start, size = at, 0
         outcome = item.outcome
         if isinstance(outcome, Done):
-            size += len(outcome.verdict) + (len(item.delivery.envelope) if kept else 0)
+            size += len(outcome.verdict)
         else:
             size += len(item.delivery.envelope)
     yield settlements[start:]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.client.topic.subscription import Subscription
 from headrace.core import codec
 from headrace.core.bounds import RESULT_TTL
-from headrace.core.job.failure import FailedRun, GateClosed, Unfit, decide_outcome
+from headrace.core.job.failure import FailedRun, GateClosed, Unfit, cut_short, decide_outcome
 from headrace.core.job.outcome import DONE, RELEASED, Cancelled, Done, Outcome, Released
 from headrace.core.job.retry import Retry, names_of
 from headrace.core.job.state import Reason
@@ -125,7 +125,7 @@ class Outcomes:
         if not isinstance(error, Unfit):
             # Whatever the task raised: it was cut short, which is no failure.
             if run.cancelled:
-                return _cancelled(run)
+                return self._cancelled(run)
             if run.handed_back:
                 return _released(run)
             if run.gate:
@@ -155,6 +155,17 @@ class Outcomes:
             )
         )
 
+    def _cancelled(self, run: Run) -> Cancelled:
+        """Kept for a while even if results are not, as for jobs that are cancelled in the store."""
+        _, ttl = _policy(run)
+        history = b""
+        if run.has_begun:
+            ended_ms = self._now_ms()
+            started_ms = ended_ms - int((time.monotonic() - run.started) * 1000)
+            count = run.delivery.count
+            history = cut_short(run.history, count, started_ms, ended_ms, self._worker)
+        return Cancelled(CANCELLED_VERDICT, int((ttl or RESULT_TTL) * 1000), history)
+
 
 def details(run: Run) -> dict[str, Any]:
     """The details of a run for error hooks."""
@@ -171,12 +182,6 @@ def _scope(run: Run) -> str:
     if run.lease_lost:
         return "lease"
     return "handler" if run.has_begun else "intake"
-
-
-def _cancelled(run: Run) -> Cancelled:
-    """Kept for a while even if results are not, as for jobs that are cancelled in the store."""
-    _, ttl = _policy(run)
-    return Cancelled(CANCELLED_VERDICT, int((ttl or RESULT_TTL) * 1000))
 
 
 def _released(run: Run) -> Released:

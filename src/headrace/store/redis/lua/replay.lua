@@ -28,7 +28,9 @@ for i = 3, #ARGV, 2 do
   local waits = redis.call('EXISTS', key.flow .. job_id) == 1
   if entry and not waits and redis.call('XDEL', key.dead, id) == 1 then
     local job = job_of(job_id, entry[2])
-    job.history = ''
+    -- As `replayed_history` in `core/job/history.py`; one that is too long is dropped.
+    local before = #job.history <= 1048576 and job.history or ''
+    job.history = before ~= '' and '\148\144\0\0\198' .. struct.pack('>I4', #before) .. before or ''
     if ARGV[i + 1] ~= '' then
       job.envelope = ARGV[i + 1]
     end

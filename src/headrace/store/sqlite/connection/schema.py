@@ -28,6 +28,8 @@ _PRAGMAS = (
     "PRAGMA wal_autocheckpoint = 2000",
     "PRAGMA cache_size = -32768",
     "PRAGMA temp_store = MEMORY",
+    # Some builds overwrite what is freed, and so write freed pages once more.
+    "PRAGMA secure_delete = FAST",
 )
 # Private to the connection, in memory, and rolled back with the rest of a transaction.
 _COMMITTED = "CREATE TEMP TABLE committed (number INTEGER NOT NULL)"

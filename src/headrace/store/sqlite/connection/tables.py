@@ -93,15 +93,15 @@ _FIRST = (
     "CREATE TABLE kv (namespace TEXT NOT NULL, space TEXT NOT NULL, name TEXT NOT NULL,"
     " value BLOB NOT NULL, expires_ms INTEGER, PRIMARY KEY (namespace, space, name))"
     " WITHOUT ROWID",
-    # Chunks of ended jobs, as `store/history/chunk.py` has them; `last_ms` is when the last of them
-    # ended. A shelf has the bounds by which it was last written.
+    # Chunks of ended jobs, as `store/history/chunk.py` has them. `total` is how many jobs the shelf
+    # ever had up to the end of the chunk, `last_ms` when the last of them ended. The bounds of a
+    # shelf are those of its last chunk.
     "CREATE TABLE history (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, shelf TEXT NOT NULL,"
-    " count INTEGER NOT NULL, last_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL,"
+    " count INTEGER NOT NULL, total INTEGER NOT NULL, most INTEGER NOT NULL,"
+    " keep_ms INTEGER NOT NULL, last_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL,"
     " marks BLOB NOT NULL, data BLOB NOT NULL)",
-    "CREATE INDEX history_by_shelf ON history (queue, shelf, id)",
+    "CREATE INDEX history_by_shelf ON history (queue, shelf, id, total, count)",
     "CREATE INDEX history_by_expiry ON history (expires_ms)",
-    "CREATE TABLE shelves (queue INTEGER NOT NULL, shelf TEXT NOT NULL, count INTEGER NOT NULL,"
-    " most INTEGER NOT NULL, keep_ms INTEGER NOT NULL, PRIMARY KEY (queue, shelf)) WITHOUT ROWID",
     # Facts of a queue are numbered from 1, through all rows; `first` is the first of this one.
     "CREATE TABLE facts (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, first INTEGER NOT NULL,"
     " count INTEGER NOT NULL, at_ms INTEGER NOT NULL, facts BLOB NOT NULL, UNIQUE (queue, first))",

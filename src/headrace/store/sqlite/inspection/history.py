@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.store.history.chunk import decode_chunk, find_mark
 from headrace.store.history.page import UNREADABLE, Positions, Shelf, ShelfPosition
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from headrace.core.job.ids import JobId
     from headrace.store.values import EndedJob
 
-OLDEST = """
-    SELECT id, CAST(count AS INTEGER) FROM history WHERE queue = ? AND shelf = ?
-    ORDER BY id LIMIT ?"""
-_SHELVES = """
-    SELECT CAST(shelf AS TEXT), CAST(count AS INTEGER), CAST(most AS INTEGER),
-        CAST(keep_ms AS INTEGER) FROM shelves WHERE queue = ?"""
+_SHELVES = "SELECT DISTINCT CAST(shelf AS TEXT) FROM history WHERE queue = ?"
+_BOUNDS = """
+    SELECT CAST(total AS INTEGER), CAST(most AS INTEGER), CAST(keep_ms AS INTEGER) FROM history
+    WHERE queue = ? AND shelf = ? ORDER BY id DESC LIMIT 1"""
+_FIRST = """
+    SELECT id, CAST(count AS INTEGER), CAST(total AS INTEGER) FROM history
+    WHERE queue = ? AND shelf = ? AND total > ? ORDER BY id LIMIT 1"""
 _CHUNKS = """
     SELECT id, CAST(count AS INTEGER), CAST(data AS BLOB) FROM history
     WHERE queue = ? AND shelf = ? AND id <= ? ORDER BY id DESC"""
@@ -31,17 +32,25 @@ _LAST = 2**63 - 1
 _MOST_BYTES = 4 * 1024 * 1024
 
 
+class _Visible(NamedTuple):
+    """What counts of a shelf: chunks from `first` on, of that one without `hidden` jobs."""
+
+    shelf: str
+    keep_ms: int
+    first: int
+    hidden: int
+
+
 def read(
     connection: sqlite3.Connection, queue: int, start: Positions | None, limit: int
 ) -> list[Shelf]:
     """Enough of each shelf for a page."""
     shelves = []
-    for name, count, most, keep_ms in connection.execute(_SHELVES, (queue,)).fetchall():
-        if start is None or name in start:
-            at = start[name] if start else None
-            first, hidden = _visible(connection, queue, name, count - most)
-            chunks = list(_chunks(connection, queue, name, at, limit, first))
-            shelves.append(Shelf(name, keep_ms, first, hidden, chunks))
+    for each in _visible(connection, queue):
+        if start is None or each.shelf in start:
+            at = start[each.shelf] if start else None
+            chunks = list(_chunks(connection, queue, each.shelf, at, limit, each.first))
+            shelves.append(Shelf(*each, chunks))
     return shelves
 
 
@@ -63,14 +72,13 @@ def _chunks(
         size += len(data)
 
 
-def _visible(connection: sqlite3.Connection, queue: int, shelf: str, over: int) -> tuple[int, int]:
-    """The oldest chunk that counts, and how many of its jobs are beyond the bound."""
-    id = 0
-    for id, count in connection.execute(OLDEST, (queue, shelf, _LAST)):
-        if over < count:
-            return id, max(0, over)
-        over -= count
-    return id + 1, 0
+def _visible(connection: sqlite3.Connection, queue: int) -> Iterator[_Visible]:
+    for (shelf,) in connection.execute(_SHELVES, (queue,)).fetchall():
+        [(last, most, keep_ms)] = connection.execute(_BOUNDS, (queue, shelf)).fetchall()
+        over = last - most
+        for first, count, total in connection.execute(_FIRST, (queue, shelf, over)):
+            # Of what is left of the chunk, the last ones are within the bound.
+            yield _Visible(shelf, keep_ms, first, max(0, count - (total - over)))
 
 
 def find(
@@ -78,7 +86,7 @@ def find(
 ) -> dict[JobId, EndedJob]:
     """The kept ones of these jobs, by id; of one that ended twice, the last."""
     found: dict[JobId, EndedJob] = {}
-    for _, _, jobs in found_in_chunks(connection, queue, job_ids, now_ms):
+    for _, jobs in found_in_chunks(connection, queue, job_ids, now_ms):
         for job in jobs:
             if job.job_id not in found or found[job.job_id].ended_ms < job.ended_ms:
                 found[job.job_id] = job
@@ -87,10 +95,9 @@ def find(
 
 def found_in_chunks(
     connection: sqlite3.Connection, queue: int, job_ids: Sequence[JobId], now_ms: int
-) -> Iterator[tuple[int, str, list[EndedJob]]]:
-    """Chunks with any of these jobs, the latest first: number, shelf, and the jobs."""
-    for name, count, most, keep_ms in connection.execute(_SHELVES, (queue,)).fetchall():
-        first, hidden = _visible(connection, queue, name, count - most)
+) -> Iterator[tuple[int, list[EndedJob]]]:
+    """Chunks with any of these jobs, the latest first: number, and the jobs."""
+    for name, keep_ms, first, hidden in list(_visible(connection, queue)):
         chunks = connection.execute(_MARKS, (queue, name, first, now_ms)).fetchall()
         for id, marks in chunks:
             places = [found for job_id in job_ids if (found := find_mark(marks, job_id))]
@@ -105,7 +112,7 @@ def found_in_chunks(
                 and jobs[at].ended_ms + keep_ms > now_ms
             ]
             if kept:
-                yield id, name, kept
+                yield id, kept
 
 
 def _readable(connection: sqlite3.Connection, id: int) -> list[EndedJob]:

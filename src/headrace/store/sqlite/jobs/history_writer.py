@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headrace.core.job.state import State
 from headrace.core.job.verdict import CANCELLED_VERDICT
 from headrace.store.history.block import MARK, Blocks, encode_jobs
-from headrace.store.history.chunk import FULL, decode_chunk, encode_frame, find_mark, without
+from headrace.store.history.chunk import FULL, encode_frame, find_mark, without
 from headrace.store.sqlite.entries import REPORTED
 from headrace.store.sqlite.inspection import history, progress_log
 from headrace.store.sqlite.inspection.facts import task_of
@@ -22,24 +22,21 @@ if TYPE_CHECKING:
     from headrace.store.sqlite.entries import Entry
 
 _TAIL = """
-    SELECT id, CAST(last_ms AS INTEGER), length(CAST(data AS BLOB)) FROM history
-    WHERE queue = ? AND shelf = ? ORDER BY id DESC LIMIT 1"""
+    SELECT id, CAST(last_ms AS INTEGER), CAST(total AS INTEGER), length(data)
+    FROM history WHERE queue = ? AND shelf = ? ORDER BY id DESC LIMIT 1"""
 _ADD = """
-    UPDATE history SET count = count + ?, last_ms = ?, expires_ms = ?,
-        marks = CAST(marks || ? AS BLOB), data = CAST(data || ? AS BLOB) WHERE id = ?"""
+    UPDATE history SET count = count + :count, total = :total, most = :most, keep_ms = :keep_ms,
+        last_ms = :ended_ms, expires_ms = :expires_ms, marks = CAST(marks || :marks AS BLOB),
+        data = CAST(data || :data AS BLOB)
+    WHERE id = :id"""
 _BEGIN = """
-    INSERT INTO history (id, queue, shelf, count, last_ms, expires_ms, marks, data)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
-_COUNT = """
-    INSERT INTO shelves (queue, shelf, count, most, keep_ms) VALUES (?, ?, ?, ?, ?)
-    ON CONFLICT DO UPDATE SET count = max(0, count + excluded.count), most = excluded.most,
-        keep_ms = excluded.keep_ms
-    RETURNING count"""
-_EXPIRED = (
-    "SELECT id, queue, shelf, CAST(count AS INTEGER) FROM history WHERE expires_ms <= ? LIMIT ?"
-)
-_DROP = "DELETE FROM history WHERE id = ?"
-_UNCOUNT = "UPDATE shelves SET count = max(0, count - ?) WHERE queue = ? AND shelf = ?"
+    INSERT INTO history (
+        queue, shelf, count, total, most, keep_ms, last_ms, expires_ms, marks, data)
+    VALUES (
+        :queue, :shelf, :count, :total, :most, :keep_ms, :ended_ms, :expires_ms, :marks, :data)"""
+_DROP_OVER = "DELETE FROM history WHERE queue = ? AND shelf = ? AND total <= ?"
+_DROP_EXPIRED = """
+    DELETE FROM history WHERE id IN (SELECT id FROM history WHERE expires_ms <= ? LIMIT ?)"""
 _BODIES = """
     WITH named (id) AS (VALUES {rows})
     SELECT jobs.id, CAST(envelope AS BLOB), CAST(history AS BLOB), CAST(constraints AS BLOB)
@@ -59,62 +56,44 @@ def write(
     change: Change, blocks: Sequence[Blocks], progress: Mapping[JobId, bytes] | None = None
 ) -> None:
     """Keep jobs that have ended, within the bounds. `progress` is what some of them reported."""
-    for shelf, bounds, marks, data in blocks:
+    for each in blocks:
         reported = {}
         for job_id, value in (progress or {}).items():
-            if found := find_mark(marks, job_id):
+            if found := find_mark(each.marks, job_id):
                 reported[found[0]] = value
-        count = len(marks) // MARK
-        _put(change, shelf, bounds.keep_ms, count, marks, reported, data)
-        values = (change.number, shelf, count, bounds.most, bounds.keep_ms)
-        [(total,)] = change.connection.execute(_COUNT, values).fetchall()
-        _drop_over(change, shelf, total - bounds.most)
-        drop_expired(change, 2)
+        total = _put(change, each, reported)
+        if total > each.bounds.most:
+            over = (change.number, each.shelf, total - each.bounds.most)
+            change.connection.execute(_DROP_OVER, over)
 
 
-def _put(
-    change: Change,
-    shelf: str,
-    keep_ms: int,
-    count: int,
-    marks: bytes,
-    progress: Mapping[int, bytes],
-    block: bytes,
-) -> None:
-    connection = change.connection
-    tail = connection.execute(_TAIL, (change.number, shelf)).fetchone()
+def _put(change: Change, blocks: Blocks, progress: Mapping[int, bytes]) -> int:
+    """Add to the last chunk, or begin another; returns how many jobs the shelf has ever had."""
+    tail = change.connection.execute(_TAIL, (change.number, blocks.shelf)).fetchone()
+    id, last_ms, total, size = tail or (0, 0, 0, FULL)
     # Times in a shelf never go back, though the clock may.
-    ended_ms = max(change.now_ms, tail[1]) if tail else change.now_ms
-    frame = encode_frame(ended_ms, progress, block)
-    expires_ms = bounded_ms(ended_ms + keep_ms)
-    if tail and tail[2] < FULL:
-        connection.execute(_ADD, (count, ended_ms, expires_ms, marks, frame, tail[0]))
-    else:
-        place = (change.new_numbers(1), change.number, shelf)
-        connection.execute(_BEGIN, (*place, count, ended_ms, expires_ms, marks, frame))
+    ended_ms = max(change.now_ms, last_ms)
+    count = len(blocks.marks) // MARK
+    values = {
+        "id": id,
+        "queue": change.number,
+        "shelf": blocks.shelf,
+        "count": count,
+        "total": total + count,
+        "most": blocks.bounds.most,
+        "keep_ms": blocks.bounds.keep_ms,
+        "ended_ms": ended_ms,
+        "expires_ms": bounded_ms(ended_ms + blocks.bounds.keep_ms),
+        "marks": blocks.marks,
+        "data": encode_frame(ended_ms, progress, blocks.data),
+    }
+    change.connection.execute(_BEGIN if size >= FULL else _ADD, values)
+    return total + count
 
 
-def _drop_over(change: Change, shelf: str, over: int) -> None:
-    """Delete the chunks that are wholly beyond the bound."""
-    if over <= 0:
-        return
-    chunks = change.connection.execute(history.OLDEST, (change.number, shelf, _DROPPED_TOGETHER))
-    for id, count in chunks.fetchall():
-        over -= count
-        if over < 0:
-            return
-        _drop(change, id, change.number, shelf, count)
-
-
-def drop_expired(change: Change, limit: int = _DROPPED_TOGETHER) -> None:
+def drop_expired(change: Change) -> None:
     """Delete chunks, of any queue, whose time is over."""
-    for row in change.connection.execute(_EXPIRED, (change.now_ms, limit)).fetchall():
-        _drop(change, *row)
-
-
-def _drop(change: Change, id: int, queue: int, shelf: str, count: int) -> None:
-    change.connection.execute(_DROP, (id,))
-    change.connection.execute(_UNCOUNT, (count, queue, shelf))
+    change.connection.execute(_DROP_EXPIRED, (change.now_ms, _DROPPED_TOGETHER))
 
 
 def write_cancelled(change: Change, cancelled: Sequence[Entry]) -> None:
@@ -164,14 +143,11 @@ def forget(change: Change, job_ids: Sequence[JobId]) -> list[bool]:
         if connection.execute(_IS_LIVE, (queue, job_id)).fetchone() is None
     ]
     forgotten: set[JobId] = set()
-    for id, shelf, jobs in list(history.found_in_chunks(connection, queue, ended, change.now_ms)):
+    for id, jobs in list(history.found_in_chunks(connection, queue, ended, change.now_ms)):
         gone = {job.job_id for job in jobs}
         [(data,)] = connection.execute(history.DATA, (id,)).fetchall()
         marks, left, _ = without(data, gone)
-        count = len(marks) // MARK
-        before = len(decode_chunk(data))
-        connection.execute(_REPLACE, (count, marks, left, id))
-        connection.execute(_UNCOUNT, (before - count, queue, shelf))
+        connection.execute(_REPLACE, (len(marks) // MARK, marks, left, id))
         forgotten |= gone
     for job_id in ended:
         if connection.execute(_FORGET_RESULT, (queue, job_id, change.now_ms)).fetchall():

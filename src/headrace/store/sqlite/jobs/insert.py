@@ -5,15 +5,16 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from headrace.core.job.history import replayed_history
 from headrace.core.queue_names import group_source
 from headrace.store.sqlite import entries
-from headrace.store.sqlite.entries import flags_again
+from headrace.store.sqlite.entries import LADEN, flags_again
 from headrace.store.sqlite.gates import flows, routing, uniques
 from headrace.store.sqlite.gates.due_times import due_time, next_due, notify_due
 from headrace.store.sqlite.inspection.facts import task_of
 from headrace.store.sqlite.jobs import completion
 from headrace.store.sqlite.jobs.constrained import append_constrained
-from headrace.store.sqlite.rows import run_rows, runner_number
+from headrace.store.sqlite.rows import run_rows, runner_number, select_rows
 from headrace.store.sqlite.topics import stopped_keys
 
 if TYPE_CHECKING:
@@ -35,11 +36,15 @@ _INSERT_UNLESS_ENDED = """
         WHERE r.queue = new.queue AND r.job_id = new.job_id AND r.expires_ms > ?)
     ON CONFLICT DO NOTHING"""
 _REPLAY = """
-    WITH again (id, place, flags, envelope, runner) AS (VALUES {rows})
-    UPDATE jobs SET id = again.place, flags = again.flags, count = 0, owner = '', history = x'',
+    WITH again (id, place, flags, envelope, runner, history) AS (VALUES {rows})
+    UPDATE jobs SET id = again.place, flags = again.flags, count = 0, owner = '',
+        history = again.history,
         envelope = coalesce(again.envelope, jobs.envelope),
         runner = coalesce(again.runner, jobs.runner)
     FROM again WHERE jobs.id = again.id"""
+_HISTORIES = """
+    WITH named (id) AS (VALUES {rows})
+    SELECT jobs.id, CAST(history AS BLOB) FROM named JOIN jobs ON jobs.id = named.id"""
 _IS_PLAIN = attrgetter("is_plain")
 
 
@@ -127,10 +132,13 @@ def replay(change: Change, job_ids: Sequence[JobId], envelopes: Sequence[bytes] 
 
 def _send_again(change: Change, chosen: Sequence[Entry], bodies: dict[JobId, bytes]) -> None:
     rows = []
+    before = dict(select_rows(change.connection, _HISTORIES, [(entry.id,) for entry in chosen]))
     for place, entry in enumerate(chosen, start=change.new_numbers(len(chosen))):
-        entry.flags = flags_again(entry)
+        history = replayed_history(before[entry.id])
+        entry.flags = flags_again(entry) | (LADEN if history else 0)
         body = bodies.get(entry.job_id)
-        rows.append((entry.id, place, entry.flags, body, runner_number(body) if body else None))
+        runner = runner_number(body) if body else None
+        rows.append((entry.id, place, entry.flags, body, runner, history))
         entry.id = place
         uniques.take_again(change, entry)
         change.record("replayed", entry.job_id, task_of(body or entry.head))

@@ -70,9 +70,12 @@ def settle(
         _apply_cancel_requests(by_kind, attached)
         tally = None
     if change.facts is not None:
-        _record(change, by_kind, None if holds.lost else tally)
+        tally = _record(change, by_kind, None if holds.lost else tally)
     if change.keeps_history:
-        _keep(change, owner, by_kind, attached, None if holds.lost else tally)
+        whole = len(by_kind[Done]) == len(settlements)
+        done = settlements if whole else [Settlement(*each) for each in by_kind[Done]]
+        _keep_done(change, owner, done, attached, tally if whole else None)
+        _keep_cancelled(change, owner, by_kind[Cancelled], attached)
     _end(change, by_kind, attached)
     if retried := by_kind[Retried]:
         requeue.retry(change, retried, attached)
@@ -106,7 +109,8 @@ def _taken_out(
     return chosen
 
 
-def _record(change: Change, by_kind: dict[type, Settled], tally: Tally | None) -> None:
+def _record(change: Change, by_kind: dict[type, Settled], tally: Tally | None) -> Tally:
+    """Write the facts; returns the count of what is settled."""
     settled = [Settlement(*each) for kind in _IN_ORDER for each in by_kind[kind]]
     for each in settled:
         if not each.delivery.job_id:
@@ -117,29 +121,37 @@ def _record(change: Change, by_kind: dict[type, Settled], tally: Tally | None) -
         change.ended = len(settled), encode_settled(tally.columns)
     for (name, task), count in tally.counts.items():
         change.count(task, name, count)
+    return tally
 
 
-def _keep(
+def _keep_done(
     change: Change,
     owner: str,
-    by_kind: dict[type, Settled],
+    done: Sequence[Settlement],
     attached: dict[Receipt, Entry],
     tally: Tally | None,
 ) -> None:
-    """Write what is kept of jobs that are done or cancelled, while their progress is still there.
-    `tally` is the count of all outcomes, if it is right."""
-    done = [Settlement(*each) for each in by_kind[Done]]
-    cancelled = by_kind[Cancelled]
+    """Write what is kept of done jobs, while their progress is still there. `tally` is their count,
+    if the caller has it."""
+    if not done:
+        return
+    columns = None if tally is None else tally.columns
+    facts = change.ended[1] if columns is not None and change.ended[0] == len(done) else b""
+    blocks = blocks_of(change.history_rules, done, owner, columns, facts)
+    history_writer.write(change, blocks, _progress(change, attached))
+
+
+def _keep_cancelled(
+    change: Change, owner: str, cancelled: Settled, attached: dict[Receipt, Entry]
+) -> None:
+    if cancelled:
+        jobs = [_cancelled(change, owner, delivery, outcome) for delivery, outcome in cancelled]
+        history_writer.write_jobs(change, jobs, _progress(change, attached))
+
+
+def _progress(change: Change, attached: dict[Receipt, Entry]) -> dict[JobId, bytes]:
     reported = [entry.job_id for entry in attached.values() if entry.flags & REPORTED]
-    progress = history_writer.progress_of(change, reported)
-    if done:
-        whole = tally is not None and len(tally.columns.outcomes) == len(done)
-        columns = tally.columns if tally is not None and whole else None
-        facts = change.ended[1] if columns is not None and change.ended[0] == len(done) else b""
-        blocks = blocks_of(change.history_rules, done, owner, columns, facts)
-        history_writer.write(change, blocks, progress)
-    jobs = [_cancelled(change, owner, delivery, outcome) for delivery, outcome in cancelled]
-    history_writer.write_jobs(change, jobs, progress)
+    return history_writer.progress_of(change, reported) if reported else {}
 
 
 def _cancelled(

@@ -105,7 +105,7 @@ class ForgettingConformance(HistoryGround):
 
     async def test_arguments_that_are_too_large_are_left_out(self, store: Store) -> None:
         store.history_rules.set_default(KEEP)
-        large = parcel(payload=b"x" * 70_000)
+        large = parcel(payload=b"x" * 20_000)
         await store.append(QUEUE, [large, parcel()])
         worker = self.worker(store)
         taken = await self.take(worker, 2)

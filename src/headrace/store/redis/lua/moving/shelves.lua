@@ -125,7 +125,7 @@ do
     if most == 0 then
       return
     end
-    local envelope = #job.envelope <= 65536 and job.envelope or ''
+    local envelope = #job.envelope <= 16384 and job.envelope or ''
     local facts = '\152' .. cmsgpack.pack(#job.id) .. bytes(job.id) .. cmsgpack.pack('cancelled')
       .. cmsgpack.pack(task) .. '\0\0\0\160'
     local more = '\129\0\147' .. bytes(job.history) .. bytes(job.constraints) .. '\0'

@@ -1,0 +1,76 @@
+"""The runs of a job, for people: every attempt, and how long the job waited and ran."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from headrace.core.clock import to_datetime
+from headrace.core.job.history import Attempt, all_attempts, decode_history
+from headrace.core.job.state import State
+from headrace.store.contract import JobSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptInfo:
+    """One run of a job that has ended."""
+
+    number: int
+    started: datetime
+    ended: datetime
+    worker: str
+    error_type: str
+    error_text: str
+    traceback: str
+
+    @property
+    def error(self) -> str:
+        """Type and text of the error; only the text if no task raised it; empty after success."""
+        return f"{self.error_type}: {self.error_text}" if self.error_type else self.error_text
+
+    @classmethod
+    def of(cls, attempt: Attempt) -> AttemptInfo:
+        return cls(
+            attempt.number,
+            to_datetime(attempt.started_ms),
+            to_datetime(attempt.ended_ms),
+            attempt.worker,
+            attempt.error_type,
+            attempt.error_text,
+            attempt.traceback,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RunTimes:
+    """When a job that is done or cancelled ended, and how long it waited and ran."""
+
+    ended: datetime | None = None
+    waited: float | None = None
+    """Seconds for which it was ready before its last run."""
+    took: float | None = None
+    """Seconds that its last run took."""
+
+    @classmethod
+    def of(cls, snapshot: JobSnapshot) -> RunTimes:
+        """Those of a job in the history; of any other, none are known."""
+        job = snapshot.ended
+        if job is None:
+            return cls()
+        ran = bool(job.started_ms)
+        return cls(
+            to_datetime(job.ended_ms),
+            max(0, job.started_ms - job.ready_ms) / 1000 if ran and job.ready_ms else None,
+            job.took_us / 1_000_000 if ran else None,
+        )
+
+
+def attempts_of(snapshot: JobSnapshot) -> list[Attempt]:
+    """Every run of a job that has ended, from before replays too, and the one that succeeded."""
+    attempts = list(all_attempts(decode_history(snapshot.history)))
+    job = snapshot.ended
+    if job is not None and job.state is State.DONE and job.started_ms:
+        ended_ms = job.started_ms + round(job.took_us / 1000)
+        number = len(attempts) + 1
+        attempts.append(Attempt(number, job.started_ms, ended_ms, job.worker, "", "", ""))
+    return attempts
