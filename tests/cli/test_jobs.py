@@ -115,7 +115,26 @@ def test_list_as_json_has_stable_keys(jobs: Depot) -> None:
         "reason": None,
         "error": None,
         "progress": None,
+        "ended": None,
+        "waited": None,
+        "took": None,
     }
+
+
+def test_what_has_ended_is_listed_and_forgotten(jobs: Depot) -> None:
+    assert jobs.run("cancel", "mail-3").exit_code == 0
+    (job,) = json.loads(jobs.run("list", "--state", "cancelled", "--json").stdout)
+    assert (job["id"], job["task"], job["state"]) == ("mail-3", "send", "cancelled")
+    assert job["ended"]
+    shown = jobs.run("show", "mail-3").stdout
+    assert "task       send" in shown
+    assert "ended      " in shown
+    result = jobs.run("forget", "mail-3")
+    assert (result.exit_code, result.stdout) == (0, "forgot 1 job\n")
+    result = jobs.run("forget", "mail-3")
+    assert (result.exit_code, result.stdout) == (1, "forgot 0 jobs\n")
+    assert json.loads(jobs.run("list", "--state", "cancelled", "--json").stdout) == []
+    assert "say what to forget" in jobs.run("forget").stderr
 
 
 def test_show_says_everything_and_steers_no_terminal(jobs: Depot) -> None:
@@ -225,7 +244,7 @@ def test_in_a_terminal_cancel_by_filter_asks(jobs: Depot, shop: Path) -> None:
         (["cancel", "--app", "shop:app", "--yes"], "say what to cancel in shop:app: ids"),
         (["show", "shop:app"], "say which id in shop:app"),
         (["cancel", "mail-1", "--task", "send"], "not both"),
-        (["cancel", "--state", "done", "--yes"], "done jobs cannot be listed"),
+        (["cancel", "--state", "done", "--yes"], "done jobs have ended"),
         (["list", "--state", "flying"], "no state 'flying'"),
         (["list", "-Q", "a b"], "spaces"),
         (["list", "--since", "yesterday"], "is not 30m"),

@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace import Context, Headrace, Reject, group
+from headrace import Context, Headrace, Reject, Retry, chain, group
 from tests.admin.burying import bury, envelope, one_attempt
+from tests.web.acting import post
 from tests.web.browsing import Person, flash
 from tests.web.hostile import ARGUMENTS, BREAKER, CONTROL, LONG, SCRIPT, TURNED, assert_harmless
 
@@ -78,10 +79,42 @@ async def test_a_done_job_shows_its_result(app: Headrace) -> None:
         await job.result(timeout=20)
         page = await person.page("/job", id=job.id)
         assert "{\n  &#34;made&#34;: &#34;&lt;script&gt;alert(1)&lt;/script&gt;&#34;\n}" in page
-        assert "It is done." in page
-        assert "<h1>A job that is done</h1>" in page
+        assert "It is done since " in page
+        assert "<h1>make</h1>" in page
         assert "cannot be read" not in page
         assert "attempt 0" not in page
+
+
+async def test_a_done_job_shows_all_of_it_until_it_is_forgotten(app: Headrace) -> None:
+    @app.task(retry=Retry(3, backoff="fixed", base=0.001), result_ttl=0)
+    async def send(ctx: Context, to: str) -> None:
+        if ctx.attempt < 3:
+            raise ConnectionError(f"no answer {ctx.attempt}")
+
+    job = await send.enqueue("ann@example.com")
+    async with app.worker(), Person(app) as person:
+        page = await until(person, "It is done since ", id=job.id)
+        for text in ("<h1>send</h1>", "ann@example.com", "no answer 1", "no answer 2", "Attempt 3"):
+            assert text in page
+        assert ", after 3 attempts." in page
+        assert "Not kept." in page
+        listed = await person.page("/jobs", state="done")
+        assert job.id in listed
+        assert "Forget selected" in listed
+        answer = await post(person, "forget", id=job.id, queue="default")
+        assert "1 job forgotten." in answer.text
+        assert (await person.get("/job", id=job.id)).status_code == 404
+
+
+async def test_the_graph_of_a_flow_stays_when_it_ends(app: Headrace) -> None:
+    @app.task(result_ttl=0)
+    async def add(number: int) -> int:
+        return number + 1
+
+    sent = await app.enqueue(chain(add.call(1), add.call()))
+    async with app.worker(), Person(app) as person:
+        page = await until(person, "It is done since ", id=sent.id)
+        assert page.count('class="node done') == 2
 
 
 @pytest.mark.parametrize("value", ARGUMENTS.values(), ids=ARGUMENTS.keys())

@@ -62,7 +62,6 @@ async def test_a_filter_narrows_the_list_and_stays_in_the_form(app: Headrace) ->
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
-        ({"state": "done"}, "cannot be listed"),
         ({"state": "asleep"}, "there is no state"),
         ({"cursor": "nonsense"}, "is not a cursor"),
         ({"queue": "nobody@nowhere"}, "nobody@nowhere"),

@@ -39,7 +39,7 @@ def job_options(command: Command) -> Command:
         _search_option,
         click.option("--task", metavar="NAME", help="Only jobs of this task."),
         click.option(
-            "--state", metavar="STATE", help="Only jobs in this state: waiting, blocked, …"
+            "--state", metavar="STATE", help="Only jobs in this state: waiting, blocked, done, …"
         ),
     ):
         command = option(command)

@@ -121,7 +121,7 @@ def show_attempt(attempt: AttemptInfo) -> None:
         f"\nattempt {attempt.number}: {moment(attempt.started)}, {took:.3f} s, "
         f"on {harmless(attempt.worker)}"
     )
-    for line in harmless_lines(attempt.error):
+    for line in harmless_lines(attempt.error or "done"):
         click.echo(f"  {line}")
     if attempt.traceback.strip():
         click.echo()

@@ -17,7 +17,10 @@ PERIODS: dict[str, tuple[str, timedelta]] = {
     "24h": ("last 24 hours", timedelta(hours=24)),
     "7d": ("last 7 days", timedelta(days=7)),
 }
-STATES = (State.RUNNING, State.WAITING, State.BLOCKED, State.SCHEDULED, State.DEAD)
+STATES = (
+    *(State.RUNNING, State.WAITING, State.BLOCKED, State.SCHEDULED),
+    *(State.DEAD, State.DONE, State.CANCELLED),
+)
 REASONS = tuple(Reason)
 _OF_BOTH = ("queue", "task", "text", "when", "from", "to")
 OF_JOBS = (*_OF_BOTH, "state")

@@ -91,7 +91,18 @@ class Why:
             return await self._running()
         if state is State.DEAD:
             return await self._dead()
-        return "It was cancelled." if state is State.CANCELLED else "It is done."
+        return self._ended()
+
+    def _ended(self) -> str:
+        job = self._job
+        sentence = "It was cancelled" if job.state is State.CANCELLED else "It is done"
+        if job.ended is None:
+            return f"{sentence}."
+        when = "" if job.state is State.CANCELLED else " since"
+        sentence += f"{when} {job.ended.isoformat(sep=' ', timespec='seconds')}"
+        if job.attempt > 1:
+            sentence += f", after {plural(job.attempt, 'attempt')}"
+        return f"{sentence}."
 
     async def _scheduled(self) -> str:
         due_ms, now_ms = self._seen.due_ms or 0, await self._store.time_ms()

@@ -60,6 +60,8 @@ for command in (watch, run_now, move):
 def list_(app: Headrace, limit: int, as_json: bool, **conditions: Any) -> None:
     """List jobs: running, waiting, blocked, scheduled ones, or those of one --state.
 
+    Jobs that are done or cancelled are listed as long as the app's keep_done says.
+
     Without --queue, those of all queues and groups of topics.
     """
     wanted = JobFilter(**conditions)
@@ -156,6 +158,31 @@ def cancel(
         )
     warn_of_unknown_queue(chosen, wanted.queue)
     _complain(report, bool(ids))
+
+
+@jobs.command()
+@click.argument("words", nargs=-1, metavar="[APP] ID...")
+@app_options
+@queue_option
+@json_option
+def forget(
+    words: tuple[str, ...],
+    app_option: str | None,
+    url: str | None,
+    namespace: str | None,
+    queue: str | None,
+    as_json: bool,
+) -> None:
+    """Delete what is kept of jobs that are done or cancelled: history, result and log."""
+    app, ids = split(words, app_option, store_named=bool(url or namespace), app_alone=False)
+    if not ids:
+        raise ConfigError(f"say what to forget{within(app)}: the ids of jobs that have ended")
+    chosen = chosen_app(app, url, namespace)
+    count = acted(chosen, lambda admin: admin.forget(ids, queue))
+    show_result(f"forgot {plural(count, 'job')}", {"forgot": count}, as_json=as_json)
+    if count < len(set(ids)):
+        complain("nothing was kept of the others, or they have not ended")
+        click.get_current_context().exit(FAILED)
 
 
 def _check(app: str | None, ids: list[str], wanted: JobFilter) -> None:

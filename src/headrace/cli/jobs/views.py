@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.admin.jobs.listing import ENDED
 from headrace.cli.output import harmless, moment, shortened, show_attempt, table
+from headrace.core.job.state import State
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,6 +76,9 @@ def _facts(job: JobDetail) -> list[tuple[str, str | None]]:
         ("sent", None if job.event else _time(job.sent)),
         ("due", _time(job.due)),
         ("expires", _time(job.expires)),
+        ("ended", _time(job.ended) if job.state in ENDED else None),
+        ("waited", None if job.waited is None else f"{job.waited:.3f} s"),
+        ("took", None if job.took is None else f"{job.took:.3f} s"),
         ("worker", job.worker),
         ("attempt", str(job.attempt) if job.attempt else None),
         ("progress", None if job.progress is None else _progress(job.progress)),
@@ -82,7 +87,7 @@ def _facts(job: JobDetail) -> list[tuple[str, str | None]]:
             "event" if job.event else "arguments",
             None if job.arguments is None else shortened(repr(job.arguments)),
         ),
-        ("result", None if job.result is None else shortened(repr(job.result))),
+        ("result", _result(job)),
         ("headers", repr(job.headers) if job.headers else None),
         ("done once", ", ".join(job.once)),
     ]
@@ -99,6 +104,12 @@ def event_facts(event: EventInfo) -> list[tuple[str, str | None]]:
         ("correlates", event.correlation_id),
         ("content", f"{event.content_type}, version {event.version}"),
     ]
+
+
+def _result(job: JobDetail) -> str | None:
+    if job.state is State.DONE and not job.result_kept:
+        return "(not kept)"
+    return shortened(repr(job.result)) if job.result_kept else None
 
 
 def _row(job: JobSummary) -> tuple[str | int, ...]:
@@ -119,8 +130,10 @@ def _detail(job: JobSummary) -> str:
     parts = [
         key,
         job.due and f"due {moment(job.due)}",
+        job.ended and job.state in ENDED and f"ended {moment(job.ended)}",
+        None if job.took is None else f"took {job.took:.3f} s",
         job.worker and f"on {job.worker}",
-        job.progress and _progress(job.progress),
+        job.progress and job.state not in ENDED and _progress(job.progress),
         job.waits_for and f"waits for {job.waits_for}",
         job.reason,
         job.error and job.error.partition("\n")[0],

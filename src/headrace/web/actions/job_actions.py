@@ -101,6 +101,14 @@ async def purge(visit: Visit) -> str:
     return f"{plural(count, 'job')} purged." if count else _NONE
 
 
+@form_action("forget", "Forget", confirm=lambda visit: f"Forget {_counted(visit)} for good?")
+async def forget(visit: Visit) -> str:
+    """Delete what is kept of jobs that have ended."""
+    admin = visit.admin
+    count = sum([await admin.forget(ids, queue) for queue, ids in chosen(visit).items()])
+    return f"{plural(count, 'job')} forgotten." if count else "Nothing was kept of them."
+
+
 def _live_ones(visit: Visit) -> str:
     return f"Cancel {_narrowed(visit, OF_JOBS).describe_jobs(clip)}?"
 

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from headrace.admin import JobPage
+from headrace.admin.jobs.listing import ENDED
 from headrace.admin.pages import MOST_READS
 from headrace.core.job.state import State
 from headrace.errors import ConfigError, GroupNotFound, TopicNotFound
@@ -69,17 +70,18 @@ async def _found(visit: Visit, asked: FilterForm) -> JobPage:
 
 def _actions(asked: FilterForm) -> dict[str, object]:
     """What can be done to jobs in that state; to all that match, only with a filter."""
-    dead = asked.get("state") == State.DEAD
-    if dead:
+    if asked.get("state") in ENDED:
+        return {"verb": "forget", "bulk_actions": (), "meant": asked}
+    if asked.get("state") == State.DEAD:
         # The times on this page are when jobs were sent; actions go by when they died.
         narrow = asked.fields.keys() & {"queue", "task", "text"}
         timed = asked.fields.keys() & {"when", "from", "to"}
         verbs = (("replay_all", "Replay all that match"), ("purge_all", "Purge all that match"))
         actions = verbs if narrow and not timed else ()
         meant = FilterForm.of(asked.fields, OF_DEAD)
-        return {"is_dead": True, "bulk_actions": actions, "meant": meant}
+        return {"verb": "replay", "bulk_actions": actions, "meant": meant}
     cancel = (("cancel_all", "Cancel all that match"),)
-    return {"is_dead": False, "bulk_actions": cancel if asked.fields else (), "meant": asked}
+    return {"verb": "cancel", "bulk_actions": cancel if asked.fields else (), "meant": asked}
 
 
 def choices(app: Headrace) -> dict[str, object]:

@@ -32,7 +32,7 @@ _LAST = 2**63 - 1
 _MOST_BYTES = 4 * 1024 * 1024
 
 
-class _Visible(NamedTuple):
+class _KeptPart(NamedTuple):
     """What counts of a shelf: chunks from `first` on, of that one without `hidden` jobs."""
 
     shelf: str
@@ -72,13 +72,13 @@ def _chunks(
         size += len(data)
 
 
-def _visible(connection: sqlite3.Connection, queue: int) -> Iterator[_Visible]:
+def _visible(connection: sqlite3.Connection, queue: int) -> Iterator[_KeptPart]:
     for (shelf,) in connection.execute(_SHELVES, (queue,)).fetchall():
         [(last, most, keep_ms)] = connection.execute(_BOUNDS, (queue, shelf)).fetchall()
         over = last - most
         for first, count, total in connection.execute(_FIRST, (queue, shelf, over)):
             # Of what is left of the chunk, the last ones are within the bound.
-            yield _Visible(shelf, keep_ms, first, max(0, count - (total - over)))
+            yield _KeptPart(shelf, keep_ms, first, max(0, count - (total - over)))
 
 
 def find(
