@@ -46,7 +46,6 @@ LONGER = {
     "store.redis.keys": "one table of all keys",
     "store.redis.script_stubs": "written by tools/lua_stubs.py",
     "store.redis.store": "one store: a method for each verb",
-    "store.values": "the values of one contract",
     "store/redis/lua/prelude.lua": "what scripts share; each is given the functions that it calls",
     "store/redis/lua/settle.lua": "one transition: all outcomes of a batch",
 }
