@@ -31,3 +31,22 @@ def test_a_worker_is_listed_while_it_runs(shop: Path, start: Start) -> None:
     assert worker.ended() == 0
     result = CliRunner().invoke(main, ["workers", "--namespace", "shop"])
     assert result.stdout == "no workers are running\n"
+
+
+def test_a_worker_is_stopped_by_its_name(shop: Path, start: Start) -> None:
+    worker = start("worker", "shop:app")
+    run = CliRunner().invoke
+
+    def listed() -> list[dict[str, object]]:
+        result = run(main, ["workers", "list", "--namespace", "shop", "--json"])
+        found: list[dict[str, object]] = json.loads(result.stdout)
+        return found
+
+    eventually("a worker is listed", lambda: (shop / "headrace.db").exists() and listed())
+    name = str(listed()[0]["name"])
+    result = run(main, ["workers", "stop", "--namespace", "shop", name])
+    assert (result.exit_code, result.stdout) == (0, f"asked worker {name} to stop\n")
+    assert worker.ended() == 0
+    result = run(main, ["workers", "stop", "--namespace", "shop", name])
+    assert result.exit_code == 2
+    assert f"no worker '{name}' is running" in result.stderr

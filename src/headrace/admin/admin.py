@@ -21,7 +21,7 @@ from headrace.admin.redaction import Redact, redaction_of
 from headrace.admin.schedules import ScheduleAdmin
 from headrace.admin.stats import MinuteStats, read_stats
 from headrace.admin.topics.topic_admin import TopicAdmin
-from headrace.admin.workers import WorkerInfo, read_supervisors, read_workers
+from headrace.admin.workers import WorkerAdmin, read_supervisors
 from headrace.core import bounds as limits
 from headrace.core.address import without_password
 from headrace.core.clock import to_datetime
@@ -80,7 +80,14 @@ class StoreAdmin(AdminContext):
 
 
 class Admin(
-    QueueAdmin, FlowAdmin, RescheduleAdmin, DeadAdmin, ScheduleAdmin, TopicAdmin, StoreAdmin
+    QueueAdmin,
+    FlowAdmin,
+    RescheduleAdmin,
+    DeadAdmin,
+    ScheduleAdmin,
+    TopicAdmin,
+    WorkerAdmin,
+    StoreAdmin,
 ):
     """What people ask and do about the queues, jobs and topics of one app's store. Where a queue is
     taken, `billing@orders` is the group `billing` of the topic `orders`, in all shards."""
@@ -109,10 +116,6 @@ class Admin(
         more than 100,000."""
         limits.check_count("limit", limit)
         return await read_actions(await self._store(), self._app.actions_kept, limit, before)
-
-    async def workers(self) -> list[WorkerInfo]:
-        """Workers that are running, by name. One that died is listed for up to one lease."""
-        return await read_workers(await self._store())
 
     async def supervisors(self) -> list[SupervisorRecord]:
         """Processes that scale workers (`headrace worker -p 1..8`), each with its latest decision,

@@ -6,18 +6,25 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from headrace.core.clock import to_datetime
+from headrace.admin.context import AdminContext
+from headrace.admin.recorded import recorded
+from headrace.core.clock import Duration, to_datetime, to_ms
 from headrace.core.job import ids
 from headrace.core.workers import (
+    FOREVER,
+    STOPS,
     SUPERVISORS,
     WORKERS,
     RunRecord,
     Scaled,
+    StopRequest,
     SupervisorRecord,
     WorkerRecord,
     decode_record,
     decode_supervisor,
+    encode_record,
 )
+from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
     from headrace.store.contract import Store
@@ -62,11 +69,46 @@ class WorkerInfo:
     """Consumers of each subscription, by its name, and the latest decision on their number."""
     runs: tuple[RunInfo, ...] = ()
     """What it runs, the longest-running first; of many, the first 100."""
+    stopping: bool = False
+    """Whether it takes no more jobs."""
 
     @classmethod
     def of(cls, record: WorkerRecord) -> WorkerInfo:
         known = {field.name: getattr(record, field.name) for field in fields(cls)}
         return cls(**{**known, "runs": tuple(map(RunInfo.of, record.runs))})
+
+
+class WorkerAdmin(AdminContext):
+    """Lists workers and stops them."""
+
+    async def workers(self) -> list[WorkerInfo]:
+        """Workers that are running, by name. One that died is listed for up to one lease."""
+        return await read_workers(await self._store())
+
+    @recorded
+    async def stop_worker(self, name: str, drain: bool | Duration | None = None) -> None:
+        """Ask a worker to take no more jobs, to let the running ones end, and then to end. They
+        have as long as the worker's own `drain`, `drain` seconds, or with True as long as they
+        take; with False or 0 they are cancelled at once, and go back. The worker notices within
+        seconds. `ConfigError` if no such worker is running. A process that a supervisor started
+        (`headrace worker -p 2`) is replaced by it."""
+        request = StopRequest(_seconds(drain))
+        store = await self._store()
+        running = {worker.name for worker in await read_workers(store)}
+        # What was asked of workers that have died meanwhile is of no use to anyone.
+        for gone in (await store.kv_all(STOPS)).keys() - running:
+            await store.kv_set(STOPS, gone, None)
+        if name not in running:
+            raise ConfigError(
+                f"no worker {name!r} is running: headrace workers lists those that are"
+            )
+        await store.kv_set(STOPS, name, encode_record(request))
+
+
+def _seconds(drain: bool | Duration | None) -> float | None:
+    if isinstance(drain, bool):
+        return FOREVER if drain else 0.0
+    return None if drain is None else to_ms("drain", drain) / 1000
 
 
 async def read_workers(store: Store) -> list[WorkerInfo]:

@@ -1,4 +1,4 @@
-"""`headrace workers`: list running workers."""
+"""`headrace workers`: list running workers, and stop them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.app_command import Noun, asked, json_option, of_app
-from headrace.cli.output import moment, show_table
+from headrace.cli.app_command import Noun, acted, asked, json_option, of_app, of_words
+from headrace.cli.output import moment, show_result, show_table
+from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
     from headrace import Headrace
@@ -18,7 +19,7 @@ _HEADINGS = ("worker", "host", "pid", "running", "slots", "queues", "started", "
 
 @click.group(cls=Noun)
 def workers() -> None:
-    """Show the workers that are running. Without a command: list."""
+    """Show the workers that are running, and stop them. Without a command: list."""
 
 
 @workers.command("list")
@@ -33,6 +34,23 @@ def list_(app: Headrace, as_json: bool) -> None:
     show_table(found, _HEADINGS, _row, nothing="no workers are running", as_json=as_json)
 
 
+@workers.command()
+@of_words("name")
+@click.option("--drain", type=float, metavar="SECONDS", help="How long running jobs have.")
+@click.option("--wait", is_flag=True, help="Let running jobs take as long as they need.")
+@json_option
+def stop(app: Headrace, name: str, drain: float | None, wait: bool, as_json: bool) -> None:
+    """Ask a worker to take no more jobs, and to end when its running jobs have.
+
+    They have as long as the worker was started with, --drain seconds, or with --wait as long as
+    they need. With --drain 0 they are cancelled at once, and go back to their queues.
+    """
+    if wait and drain is not None:
+        raise ConfigError("give --drain or --wait, not both")
+    acted(app, lambda admin: admin.stop_worker(name, True if wait else drain))
+    show_result(f"asked worker {name} to stop", {"stopping": name}, as_json=as_json)
+
+
 def _row(worker: WorkerInfo) -> tuple[str | int, ...]:
     return (
         worker.name,
@@ -42,7 +60,7 @@ def _row(worker: WorkerInfo) -> tuple[str | int, ...]:
         worker.concurrency,
         _queues(worker),
         moment(worker.started),
-        moment(worker.last_beat),
+        f"{moment(worker.last_beat)}{' (stopping)' if worker.stopping else ''}",
     )
 
 

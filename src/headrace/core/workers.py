@@ -19,6 +19,20 @@ SUPERVISORS = "supervisors"
 """The key-value space of the parents that scale worker processes."""
 
 
+STOPS = "worker_stops"
+"""The key-value space of requests that workers stop, under their names."""
+
+FOREVER = 3.0e8
+"""Seconds of a drain that ends when the last run does: ten years."""
+
+
+class StopRequest(msgspec.Struct, frozen=True):
+    """A request that a worker takes no more jobs, and ends when its runs have."""
+
+    drain: float | None = None
+    """Seconds that runs have; None for as many as the worker was started with."""
+
+
 class Scaled(msgspec.Struct, frozen=True):
     """Scaled consumers of one kind: those of a subscription in one worker, or the worker processes
     of a supervisor."""
@@ -82,6 +96,8 @@ class WorkerRecord(msgspec.Struct, frozen=True):
     """Those of each subscription, by its name."""
     runs: tuple[RunRecord, ...] = ()
     """What it runs, the longest-running first; of many, the first."""
+    stopping: bool = False
+    """Whether it takes no more jobs."""
 
     @property
     def started(self) -> datetime:
@@ -108,8 +124,19 @@ _decode_supervisor = msgspec.msgpack.Decoder(SupervisorRecord).decode
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
-def encode_record(record: WorkerRecord | SupervisorRecord) -> bytes:
+_decode_stop = msgspec.msgpack.Decoder(StopRequest).decode
+
+
+def encode_record(record: WorkerRecord | SupervisorRecord | StopRequest) -> bytes:
     return _encode(record)
+
+
+def decode_stop(data: bytes) -> StopRequest:
+    """What cannot be read asks for a stop too, of the usual kind."""
+    try:
+        return _decode_stop(data)
+    except _UNREADABLE:
+        return StopRequest()
 
 
 def decode_record(data: bytes) -> WorkerRecord | None:

@@ -25,6 +25,7 @@ from headrace.worker.upkeep.janitor import Janitor
 from headrace.worker.upkeep.promoter import Promoter
 from headrace.worker.upkeep.registry import Registry
 from headrace.worker.upkeep.scheduler import Scheduler
+from headrace.worker.upkeep.stop_requests import StopRequests
 from headrace.worker.upkeep.trimmer import Trimmer, report_leftovers
 from headrace.worker.worker_outcome import WorkerOutcome
 
@@ -46,6 +47,7 @@ class WorkerRuntime:
         totals: Totals | None,
         phase: Callable[[], Phase],
         hurrying: asyncio.Event,
+        stop: Callable[[float | None], None],
     ) -> None:
         self._app = app
         self._settings = settings
@@ -72,11 +74,13 @@ class WorkerRuntime:
         self._autoscaler = autoscaler_of(
             app.store, settings, self.loops, self._registry.set_consumers
         )
+        self._stop_requests = StopRequests(app.store, settings.name, stop)
         self._services: tuple[Service, ...] = (
             self._shared.progress_writer,
             *self._pollers,
             self._scheduler,
             Janitor(app.store, settings.queues),
+            self._stop_requests,
             *([self._autoscaler] if settings.subscriptions else []),
         )
         self._tasks: dict[Service, asyncio.Task[None]] = {}
@@ -110,6 +114,7 @@ class WorkerRuntime:
             held=self._shared.held,
             now_ms=self._shared.clock.now_ms,
             runs=lambda: self.loops.runs,
+            stopping=lambda: self._phase() == "stopping",
         )
 
     def _make_pollers(self) -> tuple[QueuePoller, ...]:
@@ -162,6 +167,7 @@ class WorkerRuntime:
         for loop in self.loops:
             await loop.prepare()
         await self._scheduler.listen()
+        await self._stop_requests.listen()
         self._heartbeat.start()
         for loop in self.loops:
             loop.start()
@@ -212,6 +218,7 @@ class WorkerRuntime:
             *(poller.close() for poller in self._pollers),
             *(loop.leave() for loop in self.loops),
             self._scheduler.close(),
+            self._stop_requests.close(),
             self._registry.remove_record(),
         )
         if not self._settings.weights:

@@ -35,16 +35,20 @@ class Worker:
         """Its parts, once it runs."""
         self.outcome: WorkerOutcome | None = None
         """How it ended, once it has; also if `run` was cancelled."""
+        self._drain = settings.drain
         self._stopping = asyncio.Event()
         self._hurrying = asyncio.Event()
         self._running: asyncio.Task[WorkerOutcome] | None = None
         self._ready = asyncio.Event()
         self._banner = Banner(app, settings)
 
-    def stop(self) -> None:
-        """Take no more jobs and let the running ones end; the second call cancels those."""
+    def stop(self, drain: float | None = None) -> None:
+        """Take no more jobs and let the running ones end, within `drain` seconds, or those that the
+        worker was made with; the second call cancels those."""
         if self._stopping.is_set():
             self._hurrying.set()
+        elif drain is not None:
+            self._drain = drain
         self._stopping.set()
 
     async def run(self) -> WorkerOutcome:
@@ -80,6 +84,7 @@ class Worker:
             totals=self.totals,
             phase=lambda: self.phase,
             hurrying=self._hurrying,
+            stop=self.stop,
         )
         await runtime.start()
         return runtime
@@ -87,7 +92,7 @@ class Worker:
     async def _ended(self, runtime: WorkerRuntime) -> WorkerOutcome:
         """Stop to the end, also if this is cancelled: what was taken is settled or handed back, and
         the outcome is kept. Each cancellation hurries; the last is raised."""
-        stopping = asyncio.create_task(runtime.stop(self.settings.drain))
+        stopping = asyncio.create_task(runtime.stop(self._drain))
         cancelled: asyncio.CancelledError | None = None
         while not stopping.done():
             try:

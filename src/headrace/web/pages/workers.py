@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.web.actions.form_actions import form_action
 from headrace.web.page import HtmlPage
 from headrace.web.visit import Visit
 
@@ -24,3 +25,11 @@ async def workers(visit: Visit) -> HtmlPage:
         "runs_shown": _RUNS_SHOWN,
     }
     return HtmlPage("workers.html", "Workers", context, live=1.5)
+
+
+@form_action("stop_worker", "Stop", confirm=lambda visit: f"Stop worker {visit.asked('name')}?")
+async def stop_worker(visit: Visit) -> str:
+    """Ask a worker to take no more jobs, and to end when its running ones have."""
+    name = visit.asked("name")
+    await visit.admin.stop_worker(name, True if visit.form.get("wait") else None)
+    return f"Asked worker {name} to stop: it takes no more jobs."

@@ -38,12 +38,14 @@ class Registry:
         held: Collection[object],
         now_ms: Callable[[], int],
         runs: Callable[[], Iterable[Run]] = tuple,
+        stopping: Callable[[], bool] = bool,
     ) -> None:
         self._store = store
         self._lease = lease
         self._held = held
         self._now_ms = now_ms
         self._runs = runs
+        self._stopping = stopping
         self._consumers: dict[str, Scaled] = {}
         self._record = WorkerRecord(
             name=name,
@@ -81,6 +83,7 @@ class Registry:
             beat_ms=now_ms,
             consumers=self._consumers,
             runs=_run_records(self._runs(), now_ms),
+            stopping=self._stopping(),
         )
         data = encode_record(self._record)
         await self._store.kv_set(WORKERS, self._record.name, data, ttl=self._lease)
