@@ -16,7 +16,16 @@ from headrace import Headrace, Retry
 from headrace.admin import DeadInfo
 from headrace.top import Top
 from headrace.top.snapshot import SnapshotReader
-from headrace.top.tables import ErrorTable, QueueTable, RunningTable, Table, age, rate, sparkline
+from headrace.top.tables import (
+    EndedTable,
+    ErrorTable,
+    QueueTable,
+    RunningTable,
+    Table,
+    age,
+    rate,
+    sparkline,
+)
 from headrace.top.view import Confirm
 
 HOSTILE = "[red]\x1b[2J<b>\u202e"
@@ -87,6 +96,21 @@ async def test_queues_workers_and_errors_are_live(app: Headrace) -> None:
         assert "1 workers, 1/" in said(top, "#totals")
         shop.go.set()
         await until(pilot, lambda: cells(queues)[0][3] == "")
+
+
+async def test_done_jobs_are_shown_in_a_tab_of_their_own(app: Headrace) -> None:
+    shop = Shop(app)
+    top = Top(shop.app.admin, every=60)
+    async with shop.app, shop.app.worker(), top.run_test(size=(140, 40)) as pilot:
+        held = await shop.held.enqueue()
+        shop.go.set()
+        await held.result(timeout=20)
+        await pilot.press("4")
+        ended = top.query_one(EndedTable)
+        await until(pilot, lambda: ended.row_count == 1)
+        assert cells(ended)[0][2:6] == ["1", "hold", "default", held.id]
+        await pilot.press("1")
+        await until(pilot, lambda: top.snapshot.ended == ())
 
 
 async def test_a_queue_is_paused_and_resumed_after_a_question(shop: Shop) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from headrace.admin import Admin, DeadInfo, MinuteStats, QueueInfo, WorkerInfo
+from headrace.admin import Admin, DeadInfo, JobSummary, MinuteStats, QueueInfo, WorkerInfo
 
 _MINUTES = 30
 _QUEUES = 200
@@ -16,6 +16,9 @@ _ERRORS = 50
 _ERRORS_SCANNED = 200
 # Queues whose dead jobs are read; the rest are left out, so that a snapshot has a bounded cost.
 _QUEUES_WITH_ERRORS = 8
+# The same for ended jobs, of those queues in which jobs ended last.
+_QUEUES_WITH_ENDED = 8
+_ENDED_OF_QUEUE = 20
 FAILED = ("retry", "dead")
 
 Minutes = dict[datetime, Counter[str]]
@@ -42,6 +45,8 @@ class TopSnapshot:
     """Dead jobs, the latest first."""
     hidden: int = 0
     """How many queues are not shown."""
+    ended: tuple[JobSummary, ...] = ()
+    """Jobs that are done, the latest first, if they were asked for."""
 
     @property
     def done(self) -> float:
@@ -64,8 +69,9 @@ class SnapshotReader:
     _counted: dict[str, Minutes] = field(default_factory=dict)
     _at: float = 0.0
 
-    async def read(self, search: str = "") -> TopSnapshot:
-        """A snapshot, in a bounded number of calls to the store."""
+    async def read(self, search: str = "", *, ended: bool = False) -> TopSnapshot:
+        """A snapshot, in a bounded number of calls to the store; with `ended` jobs if they are
+        shown."""
         page = await self.admin.queue_page(search or None, limit=_QUEUES)
         names = [info.name for info in page.queues]
         stats = await self.admin.stats(_MINUTES, names) if names else []
@@ -75,7 +81,19 @@ class SnapshotReader:
         rows = self._rows(page.queues, stats, now - before if before else 0.0)
         self._at = now
         workers = await self.admin.workers()
-        return TopSnapshot(tuple(rows), tuple(workers), tuple(errors), page.total - len(names))
+        done = await self._ended(rows) if ended else []
+        hidden = page.total - len(names)
+        return TopSnapshot(tuple(rows), tuple(workers), tuple(errors), hidden, tuple(done))
+
+    async def _ended(self, rows: Sequence[QueueRow]) -> list[JobSummary]:
+        busy = sorted(rows, key=lambda row: row.history[::-1], reverse=True)
+        found: list[JobSummary] = []
+        for row in busy[:_QUEUES_WITH_ENDED]:
+            page = await self.admin.jobs(
+                row.info.name, "done", limit=_ENDED_OF_QUEUE, scan=_ENDED_OF_QUEUE
+            )
+            found += page.jobs
+        return sorted(found, key=_ended_at, reverse=True)[:_ERRORS]
 
     async def _errors(self, queues: Sequence[str]) -> list[DeadInfo]:
         found: list[DeadInfo] = []
@@ -100,6 +118,10 @@ class SnapshotReader:
             rows.append(QueueRow(info, *_rates(now, before, seconds), _history(now, last)))
         self._counted = counted
         return rows
+
+
+def _ended_at(job: JobSummary) -> float:
+    return job.ended.timestamp() if job.ended else 0.0
 
 
 def _rates(now: Minutes, before: Minutes, seconds: float) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""The three tables: queues, running jobs and errors; numbers and times in few characters."""
+"""The tables: queues, running jobs, errors and done jobs; numbers and times in few characters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from rich.text import Text
 from textual.widgets import DataTable
 
-from headrace.admin import DeadInfo, WorkerInfo
+from headrace.admin import DeadInfo, JobSummary, WorkerInfo
 from headrace.core.display import harmless
 from headrace.top.snapshot import QueueRow, TopSnapshot
 
@@ -179,3 +179,24 @@ def _error_cells(info: DeadInfo) -> Sequence[str | Text]:
         error = f"(unreadable: {', '.join(info.unreadable)}) {error}".rstrip()
     texts = (info.queue, info.task or "?", info.id, info.reason, error[:300])
     return (f"{ago(info.died)} ago", *(Text(harmless(text)) for text in texts))
+
+
+class EndedTable(Table):
+    """Jobs that are done, as far as the history has them."""
+
+    HEADINGS = ("ended", "took", "attempt", "task", "queue", "job", "worker")
+
+    def rows_of(self, snapshot: TopSnapshot) -> Iterable[TableRow]:
+        for job in snapshot.ended:
+            yield TableRow(f"{job.queue}\n{job.id}\n{job.ended}", _ended_cells(job))
+
+
+def _ended_cells(job: JobSummary) -> Sequence[str | Text]:
+    took = "" if job.took is None else f"{job.took:.3f} s"
+    texts = (job.task or "?", job.queue, job.id, job.worker or "")
+    return (
+        f"{ago(job.ended)} ago" if job.ended else "",
+        Text(took, justify="right"),
+        Text(str(job.attempt), justify="right"),
+        *(Text(harmless(text)) for text in texts),
+    )

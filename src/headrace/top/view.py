@@ -20,7 +20,7 @@ from headrace.admin import Admin
 from headrace.core.display import harmless
 from headrace.errors import HeadraceError
 from headrace.top.snapshot import SnapshotReader, TopSnapshot
-from headrace.top.tables import ErrorTable, QueueTable, RunningTable, Table, rate
+from headrace.top.tables import EndedTable, ErrorTable, QueueTable, RunningTable, Table, rate
 
 
 class Confirm(ModalScreen[bool]):
@@ -72,6 +72,7 @@ class Top(App[None]):
         Binding("1", "tab('queues')", show=False),
         Binding("2", "tab('running')", show=False),
         Binding("3", "tab('errors')", show=False),
+        Binding("4", "tab('ended')", show=False),
         Binding("/", "search", "Search"),
         Binding("space", "refresh_now", "Refresh"),
         Binding("q", "quit", "Quit"),
@@ -96,6 +97,8 @@ class Top(App[None]):
                 yield RunningTable()
             with TabPane("3 Errors", id="errors"):
                 yield ErrorTable()
+            with TabPane("4 Done", id="ended"):
+                yield EndedTable()
         yield Static(id="trouble")
         yield Footer()
 
@@ -125,7 +128,8 @@ class Top(App[None]):
         try:
             async with asyncio.timeout(_PATIENCE):
                 search = self._main.query_one("#search", Input).value
-                self.snapshot = await self._reader.read(search)
+                ended = self._main.query_one("#tabs", TabbedContent).active == "ended"
+                self.snapshot = await self._reader.read(search, ended=ended)
         except TimeoutError:
             self._say(f"the store has not answered for {_PATIENCE:g} s", trouble=True)
             return
@@ -143,6 +147,9 @@ class Top(App[None]):
     def action_tab(self, name: str) -> None:
         self.query_one("#tabs", TabbedContent).active = name
         self.query_one(f"#{name}").query_one(Table).focus()
+        if name == "ended":
+            # Read only while they are shown.
+            self.look()
 
     def action_search(self) -> None:
         search = self.query_one("#search", Input)
