@@ -17,6 +17,7 @@ from headrace.core.job.parcel import Child
 from headrace.core.job.state import State
 from headrace.errors import StoreError
 from headrace.store.contract import RunStart, Settlement, StoreConsumer
+from headrace.store.flow_values import Addition
 from headrace.store.queue_values import QueueBound, Rescheduling
 from headrace.store.redis.script import Script
 from headrace.store.redis.store import RedisStore
@@ -408,6 +409,51 @@ class Arrive(Change):
         assert await self.count() == Counts(blocked=1)
 
 
+class Resume(Change):
+    """A replay that brings back the job that waits for it."""
+
+    script = "replay"
+
+    async def prepare(self) -> None:
+        child = parcel("child", parents=[parcel("parent")])
+        await self.plain.append(QUEUE, [child])
+        self.parent = parcel("parent", children=[Child(QUEUE, child.job_id)])
+        await self.plain.append(QUEUE, [self.parent])
+        await self.die()
+
+    async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
+        await self.store.replay(QUEUE, [self.parent.job_id])
+
+    async def meanwhile(self) -> None:
+        await self.die()
+
+    async def check(self) -> None:
+        assert await self.count() == Counts(dead=2)
+
+
+class AddParents(Change):
+    script = "flows/add_parents"
+
+    async def prepare(self) -> None:
+        self.first, self.added = parcel(), parcel()
+        self.child = parcel(parents=[self.first])
+        await self.plain.append(QUEUE, [self.child])
+        self.additions = [Addition(self.child.job_id, self.added.job_id, self.first.job_id)]
+
+    async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
+        assert await self.store.add_parents(QUEUE, self.additions) == ["waits"]
+
+    async def meanwhile(self) -> None:
+        await self.plain.confirm_parents(QUEUE, self.additions)
+        for parent in (self.first, self.added):
+            arrival = Arrival(self.child.job_id, parent.job_id, JobEnding(State.DONE))
+            await self.plain.arrive(QUEUE, [arrival])
+        assert await self.run_all() == [self.child.job_id]
+
+    async def check(self) -> None:
+        assert await self.count() == EMPTY
+
+
 class Begin(Change):
     script = "begin"
     keeps = True
@@ -601,8 +647,8 @@ def snapshot(server: redis.Redis, namespace: str) -> dict[bytes, bytes | None]:
 
 CHANGES: tuple[type[Change], ...] = (
     Append, Enter, Crowd, Settle, Release, Move, Publish, Promote, Reclaim, Cancel, Reschedule,
-    Replay, Purge, Remove, Forget, Follow, Arrive, Begin, RecordStart, KvSet, Rewind, Pause, Tell,
-    Join, Disband,
+    Replay, Purge, Remove, Forget, Follow, Arrive, Resume, AddParents, Begin, RecordStart, KvSet,
+    Rewind, Pause, Tell, Join, Disband,
 )  # fmt: skip
 
 

@@ -6,7 +6,17 @@ import asyncio
 
 import pytest
 
-from headrace import ConfigError, FlowCounts, Headrace, JobFailed, Retry, State, chain, group
+from headrace import (
+    ConfigError,
+    Context,
+    FlowCounts,
+    Headrace,
+    JobFailed,
+    Retry,
+    State,
+    chain,
+    group,
+)
 from tests.web.acting import post
 from tests.web.browsing import Person
 
@@ -239,3 +249,95 @@ async def test_counts_without_results(app: Headrace) -> None:
                 break
             await asyncio.sleep(0.01)
     assert await flow.counts() == FlowCounts(done=2)
+
+
+TREE = {"/": ["/a", "/b"], "/a": ["/a/x", "/a/y"], "/b": [], "/a/x": [], "/a/y": ["/a/y/z"]}
+
+
+async def test_a_running_job_adds_more_before_the_join(app: Headrace) -> None:
+    """A directory walk, of which one step fails at first."""
+    failing = ["/a/y"]
+
+    @app.task(queue="walks", retry=Retry(1))
+    async def walk(ctx: Context, path: str) -> str:
+        for each in TREE.get(path, []):
+            await ctx.flow.add(walk.call(each))
+        if path in failing:
+            raise OSError(f"{path} cannot be read")
+        return path
+
+    @app.task
+    async def count(paths: list[str]) -> list[str]:
+        return sorted(paths)
+
+    flow = await app.enqueue(group([walk.call("/")]).then(count.call()))
+    async with app.worker():
+        with pytest.raises(JobFailed, match="/a/y cannot be read"):
+            await flow.result(timeout=20)
+        async with asyncio.timeout(20):
+            while True:
+                if await flow.counts() == FlowCounts(done=5, dead=2):
+                    break
+                await asyncio.sleep(0.01)
+        failing.clear()
+        assert await flow.resume() == 1
+        assert await flow.result(timeout=20) == ["/", "/a", "/a/x", "/a/y", "/a/y/z", "/b"]
+    assert await flow.counts() == FlowCounts(done=7)
+
+
+async def test_jobs_are_added_in_threads_and_in_other_queues(app: Headrace) -> None:
+    @app.task(queue="pages")
+    def page(number: int) -> int:
+        return number
+
+    @app.task
+    def listing(ctx: Context) -> int:
+        for number in (1, 2, 3):
+            ctx.flow.add_sync(page.call(number))
+        return 0
+
+    @app.task
+    async def total(numbers: list[int]) -> list[int]:
+        return numbers
+
+    flow = await app.enqueue(group([listing.call()]).then(total.call()))
+    async with app.worker():
+        assert await flow.result(timeout=20) == [0, 1, 2, 3]
+    assert await flow.counts() == FlowCounts(done=5)
+
+
+async def test_added_jobs_are_cancelled_with_the_flow(app: Headrace) -> None:
+    added = asyncio.Event()
+
+    @app.task(queue="later")
+    async def never() -> None: ...
+
+    @app.task
+    async def add(ctx: Context) -> None:
+        await ctx.flow.add(never.options(delay=3600).call())
+        added.set()
+        await asyncio.Event().wait()
+
+    @app.task
+    async def join() -> None: ...
+
+    flow = await app.enqueue(chain(add.call(), join.call()))
+    async with app.worker(), asyncio.timeout(30):
+        await added.wait()
+        assert await flow.counts() == FlowCounts(running=1, scheduled=1, blocked=1)
+        assert await flow.cancel()
+        while True:
+            if await flow.counts() == FlowCounts(cancelled=3):
+                break
+            await asyncio.sleep(0.01)
+
+
+async def test_a_job_without_a_flow_adds_nothing(app: Headrace) -> None:
+    @app.task(retry=Retry(1))
+    async def alone(ctx: Context) -> None:
+        await ctx.flow.add(alone.call())
+
+    job = await alone.enqueue()
+    async with app.worker():
+        with pytest.raises(JobFailed, match="is in no flow"):
+            await job.result(timeout=20)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from headrace.client.once import Once, OnceMarkers
+from headrace.client.send.flow_adder import FlowAdder
 from headrace.core.job.progress import check_fraction, clean_line
 from headrace.errors import HeadraceError
 
@@ -60,7 +61,7 @@ class Context:
     """
 
     __slots__ = (
-        "_cancelled", "_ends_at", "_reporter",
+        "_cancelled", "_ends_at", "_flow", "_reporter",
         "attempt", "delivery", "fence", "headers", "job", "state", "worker",
     )  # fmt: skip
 
@@ -88,6 +89,7 @@ class Context:
         self._ends_at = ends_at
         self._cancelled = threading.Event()
         self._reporter = reporter
+        self._flow: FlowAdder | None = None
 
     @property
     def queue(self) -> str:
@@ -113,6 +115,14 @@ class Context:
         """A block that is done once per job across its attempts, with a value of type `kind`: see
         `Once`."""
         return Once(self._reporter, name, kind, self.job._app.max_payload)
+
+    @property
+    def flow(self) -> FlowAdder:
+        """The flow that the job belongs to, to which it can add jobs: `await ctx.flow.add(call)`,
+        or `ctx.flow.add_sync(call)` in threads and processes."""
+        if self._flow is None:
+            self._flow = FlowAdder(self.job)
+        return self._flow
 
     @property
     def deadline(self) -> datetime | None:

@@ -18,7 +18,7 @@ from headrace.core.job.progress import Progress
 from headrace.core.job.state import State
 from headrace.errors import JobNotFound
 from headrace.store.contract import JobSnapshot, Store
-from headrace.store.values import FlowPart
+from headrace.store.flow_values import FlowPart
 
 R = TypeVar("R")
 T = TypeVar("T")

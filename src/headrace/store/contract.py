@@ -20,18 +20,17 @@ from headrace.core.job.outcome import Outcome
 from headrace.core.job.parcel import Child, Parcel
 from headrace.core.job.state import State
 from headrace.core.job.tally import Tally
+from headrace.store.flow_values import Added, Addition, Cause, FlowPart
 from headrace.store.queue_values import QueueBound, Rescheduling
 from headrace.store.topics import TopicStore
 from headrace.store.values import (
     Arrival,
-    Cause,
     Control,
     Counts,
     Description,
     EndedJob,
     EndedJobPage,
     FlowMessage,
-    FlowPart,
     IdempotencyKey,
     JobEnding,
     JobIdPage,
@@ -270,6 +269,21 @@ class Store(TopicStore, Protocol):
         """The jobs of a flow that are in this queue, as their constraints name it: how many are in
         each state, and with `members` which have not ended or failed. Done and cancelled ones are
         counted until an hour after the last job of the flow in this queue."""
+        ...
+
+    async def extend_flow(self, queue: str, job_id: JobId, flow: JobId, target: str) -> list[Child]:
+        """Say that a running job of the queue adds jobs of queue `target` to its flow; returns the
+        jobs that wait for it."""
+        ...
+
+    async def add_parents(self, queue: str, additions: Sequence[Addition]) -> list[Added]:
+        """Let jobs of the queue wait for one more job each, whose result comes after those that
+        they wait for already. To be called before that job is stored; asked again, it is added
+        once. If it is not confirmed before the one that adds it is done, it does not count."""
+        ...
+
+    async def confirm_parents(self, queue: str, additions: Sequence[Addition]) -> None:
+        """Say that the added jobs are stored."""
         ...
 
     async def report(self, queue: str, reports: Sequence[Report]) -> None:

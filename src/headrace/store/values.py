@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from headrace.core.flow.counts import FlowCounts
 from headrace.core.job.capacity import Runner
 from headrace.core.job.ids import JobId
 from headrace.core.job.state import State
@@ -79,25 +78,6 @@ class QueueState(msgspec.Struct, frozen=True):
     """The same by runner, of those that have jobs waiting or running; events are `loop`."""
 
 
-class Cause(msgspec.Struct, array_like=True, frozen=True):
-    """The job that failed first, and so why another is dead that waited for it."""
-
-    queue: str
-    job_id: JobId
-
-
-encode_cause = msgspec.msgpack.Encoder().encode
-_decode_cause = msgspec.msgpack.Decoder(Cause).decode
-
-
-def decode_cause(data: bytes) -> Cause | None:
-    """None if there is none, or it cannot be read."""
-    try:
-        return _decode_cause(data) if data else None
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
-
-
 class JobEnding(msgspec.Struct, frozen=True):
     """How a job ended, for a job that waits for it. `value` is its encoded result; empty if it had
     none or it was not kept. That of a dead one is its `Cause`, encoded. `WAITING` takes back that
@@ -124,18 +104,6 @@ class FlowMessage(msgspec.Struct, frozen=True):
     id: str
     queue: str
     arrival: Arrival
-
-
-class FlowPart(msgspec.Struct, frozen=True):
-    """The jobs of a flow that are in one queue."""
-
-    counts: FlowCounts = FlowCounts()
-    queues: tuple[str, ...] = ()
-    """Other queues in which jobs were added to the flow."""
-    live: tuple[JobId, ...] = ()
-    """Jobs that have not ended."""
-    failed: tuple[JobId, ...] = ()
-    """Dead jobs that can be replayed: they did not die with another."""
 
 
 class Report(msgspec.Struct, frozen=True):

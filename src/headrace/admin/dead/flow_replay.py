@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.core.job.ids import JobId
 from headrace.core.job.state import State
-from headrace.store.values import Cause
+from headrace.store.flow_values import Cause
 
 if TYPE_CHECKING:
     from headrace.store.contract import Store

@@ -23,7 +23,7 @@ from headrace.store.contract import JobSnapshot
 
 if TYPE_CHECKING:
     from headrace.store.contract import Store
-    from headrace.store.values import Cause
+    from headrace.store.flow_values import Cause
 
 _PAGE = 1000
 _MOST_COUNTED = 10_000

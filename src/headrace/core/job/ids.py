@@ -73,6 +73,17 @@ def new_ids() -> Iterator[JobId]:
         parts += 1
 
 
+def derived(job_id: JobId, data: bytes) -> JobId:
+    """An id made from another and from data: the same each time. It has the time of the other."""
+    # Most programs never need it, and it takes a while to load.
+    import hashlib
+
+    mark = hashlib.sha256(job_id + data).digest()
+    if len(job_id) != 16:
+        return job_id[: MAX_ID_BYTES - 33] + b"/" + mark.hex()[:32].encode()
+    return job_id[:8] + bytes([0x80 | mark[0] & 0x3F]) + mark[1:8]
+
+
 def bucket_of(job_id: JobId) -> bytes | None:
     """What an id has in common with those made before and after it, if it is a UUID."""
     return job_id[8:12] if len(job_id) == 16 and 0x80 <= job_id[8] < 0xC0 else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,10 +19,11 @@ from headrace.core.job.parcel import Child, Parcel
 from headrace.core.job.state import State
 from headrace.core.job.verdict import decode_verdict
 from headrace.store.contract import UNREADABLE, DeadJob, JobSnapshot, ended_snapshot
+from headrace.store.flow_values import decode_cause
 from headrace.store.oddities import readable
 from headrace.store.redis.connection.link import Argument
 from headrace.store.redis.keys import unsigned
-from headrace.store.values import EndedJob, decode_cause
+from headrace.store.values import EndedJob
 
 
 def envelope_of(fields: Sequence[bytes]) -> bytes:
@@ -77,6 +79,24 @@ def child_record(child: Child) -> bytes:
     queue = child.queue.encode()
     lengths = len(queue), len(child.job_id), child.runs_anyway
     return b"%d,%d,%d:%b%b" % (*lengths, queue, child.job_id)
+
+
+_CHILD = re.compile(rb"(\d+),(\d+),(\d):")
+
+
+def children_in(records: bytes) -> list[Child]:
+    """The children in the records of a job, as `child_record` writes them. Those of a job that it
+    stands for are not among them."""
+    found: list[Child] = []
+    prefix = re.match(rb"\d+!", records)
+    at = prefix.end() if prefix else 0
+    while (head := _CHILD.match(records, at)) is not None:
+        split = head.end() + int(head[1])
+        at = split + int(head[2])
+        if split > head.end():
+            queue = readable(records[head.end() : split])
+            found.append(Child(queue, records[split:at], head[3] == b"1"))
+    return found
 
 
 def cancelled(answer: bytes) -> State | None:

@@ -12,6 +12,7 @@ from headrace.store.redis.script import Script, groups_of
 from headrace.store.values import IdempotencyKey
 
 _ack_flow_messages = Script("flows/ack_flow_messages")
+_add_parents = Script("flows/add_parents")
 _append = Script("append")
 _append_constrained = Script("append_constrained")
 _arrive = Script("flows/arrive")
@@ -19,9 +20,11 @@ _arrived = Script("flows/arrived")
 _begin = Script("begin")
 _browse = Script("browse")
 _cancel = Script("cancel")
+_confirm_parents = Script("flows/confirm_parents")
 _create_groups = Script("create_groups")
 _disband = Script("topics/disband")
 _draw = Script("topics/draw")
+_extend_flow = Script("flows/extend_flow")
 _fetch = Script("fetch")
 _flow_messages = Script("flows/flow_messages")
 _flow_part = Script("flows/flow_part")
@@ -69,6 +72,15 @@ def ack_flow_messages(
     return link.run(
         _ack_flow_messages, [keys.flow_messages, keys.flow_relay, keys.sessions], [*entries],
         idempotency,
+    )
+
+
+def add_parents(
+    link: Link, keys: QueueKeys, *, additions: Sequence[bytes],
+    idempotency: IdempotencyKey | None = None,
+) -> Awaitable[list[bytes]]:
+    return link.run(
+        _add_parents, [keys.jobs, keys.flow, keys.sessions], [*additions], idempotency,
     )
 
 
@@ -139,6 +151,15 @@ def cancel(
     )
 
 
+def confirm_parents(
+    link: Link, keys: QueueKeys, *, additions: Sequence[bytes],
+    idempotency: IdempotencyKey | None = None,
+) -> Awaitable[int]:
+    return link.run(
+        _confirm_parents, [keys.flow, keys.sessions], [*additions], idempotency,
+    )
+
+
 def create_groups(
     link: Link, keys: QueueKeys, *, member: str,
 ) -> Awaitable[tuple[int, list[bytes], list[bytes], int, int, *tuple[bytes, ...]]]:
@@ -163,6 +184,16 @@ def draw(
 ) -> Awaitable[tuple[bytes, int]]:
     return link.run(
         _draw, keys.all, [events, keys.queue, limit, DRAW, keys.history_rules.encoded], idempotency,
+    )
+
+
+def extend_flow(
+    link: Link, keys: QueueKeys, *, job_id: bytes, flow: str, target: str,
+    idempotency: IdempotencyKey | None = None,
+) -> Awaitable[list[bytes]]:
+    return link.run(
+        _extend_flow, [keys.children, keys.flow_counts, keys.sessions], [keys.queue, job_id, flow,
+        target], idempotency,
     )
 
 

@@ -18,6 +18,7 @@ from headrace.core.job.verdict import decode_verdict
 from headrace.core.queue_names import is_log
 from headrace.errors import ConfigError
 from headrace.store.contract import DeadJobPage, Listener, ListenerHandle
+from headrace.store.flow_values import Added, Addition, Cause, FlowPart, encode_cause
 from headrace.store.oddities import readable
 from headrace.store.queue_values import Rescheduling
 from headrace.store.redis import encoding, facts, moves, script_stubs
@@ -28,16 +29,13 @@ from headrace.store.redis.keys import KvKeys
 from headrace.store.redis.topics import RedisTopics
 from headrace.store.values import (
     Arrival,
-    Cause,
     Control,
-    FlowPart,
     IdempotencyKey,
     JobEnding,
     JobIdPage,
     LogPage,
     RecordedFact,
     Report,
-    encode_cause,
 )
 
 _CURSORS = {
@@ -47,6 +45,12 @@ _CURSORS = {
     State.BLOCKED: re.compile(r"\d{1,19}"),
     State.DEAD: re.compile(r"\d+-\d+"),
 }
+
+_ADDED: dict[bytes, Added] = {b"0": "gone", b"1": "waits", b"2": "ended"}
+
+
+def _flat(additions: Sequence[Addition]) -> list[bytes]:
+    return [part for each in additions for part in (each.child, each.parent, each.added_by)]
 
 
 class RedisStore(RedisTopics):
@@ -85,6 +89,23 @@ class RedisStore(RedisTopics):
             records += (int(each.runs_anyway), each.replays)
         await script_stubs.arrive(
             self.links().send, self.keys(queue), events=self.events_most, arrivals=records
+        )
+
+    async def extend_flow(self, queue: str, job_id: JobId, flow: JobId, target: str) -> list[Child]:
+        (records,) = await script_stubs.extend_flow(
+            self.links().send, self.keys(queue), job_id=job_id, flow=to_text(flow), target=target
+        )
+        return encoding.children_in(records)
+
+    async def add_parents(self, queue: str, additions: Sequence[Addition]) -> list[Added]:
+        answers = await script_stubs.add_parents(
+            self.links().send, self.keys(queue), additions=_flat(additions)
+        )
+        return [_ADDED[answer] for answer in answers]
+
+    async def confirm_parents(self, queue: str, additions: Sequence[Addition]) -> None:
+        await script_stubs.confirm_parents(
+            self.links().send, self.keys(queue), additions=_flat(additions)
         )
 
     # Asking

@@ -15,7 +15,7 @@ from headrace.store.sqlite import kv
 from headrace.store.sqlite.connection import schema
 from headrace.store.sqlite.connection.database import Database
 from headrace.store.sqlite.consumer import SqliteConsumer
-from headrace.store.sqlite.gates import flows, pauses
+from headrace.store.sqlite.gates import added_parents, flows, pauses
 from headrace.store.sqlite.gates.arrivals import arrive
 from headrace.store.sqlite.inspection import progress_log
 from headrace.store.sqlite.inspection.reads import SqliteReads
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from headrace.core.job.parcel import Child, Parcel
     from headrace.core.job.state import State
     from headrace.store.contract import Listener, ListenerHandle
+    from headrace.store.flow_values import Added, Addition
     from headrace.store.queue_values import QueueBound, Rescheduling
     from headrace.store.sqlite.change import Change
     from headrace.store.values import (
@@ -146,6 +147,19 @@ class SqliteStore(SqliteReads):
     async def once_set(self, queue: str, job_id: JobId, name: str, value: bytes) -> None:
         await self._writer.change(
             queue, partial(progress_log.once_set, job_id=job_id, name=name, value=value)
+        )
+
+    async def extend_flow(self, queue: str, job_id: JobId, flow: JobId, target: str) -> list[Child]:
+        return await self._writer.change(queue, partial(added_parents.extend_flow, job_id=job_id))
+
+    async def add_parents(self, queue: str, additions: Sequence[Addition]) -> list[Added]:
+        return await self._writer.change(
+            queue, partial(added_parents.add_parents, additions=additions)
+        )
+
+    async def confirm_parents(self, queue: str, additions: Sequence[Addition]) -> None:
+        await self._writer.change(
+            queue, partial(added_parents.confirm_parents, additions=additions)
         )
 
     async def arrived(self, queue: str, pairs: Sequence[tuple[JobId, JobId]]) -> list[bool]:

@@ -17,6 +17,7 @@ from headrace.testing.conformance.flows.across_queues import (
     FarFlowsConformance,
     LargeFlowsConformance,
 )
+from headrace.testing.conformance.flows.additions import AdditionsConformance
 from headrace.testing.conformance.flows.counts import FlowCountsConformance
 from headrace.testing.conformance.flows.failures import FlowFailuresConformance
 from headrace.testing.conformance.flows.far_resumption import FarResumptionConformance
@@ -96,6 +97,7 @@ class StoreConformance(
     ResumptionConformance,
     FarResumptionConformance,
     FlowCountsConformance,
+    AdditionsConformance,
     CancellationConformance,
     RunningCancellationConformance,
     PauseConformance,

@@ -65,11 +65,13 @@ _FIRST = (
     " delay_ms INTEGER, at_ms INTEGER, cancelled INTEGER NOT NULL DEFAULT 0,"
     " PRIMARY KEY (queue, child)) WITHOUT ROWID",
     # `failed_ms`: when the parent failed, unless it was replayed since; `cause`: which job failed
-    # first.
+    # first; `added_by`: the parent that adds this one, until it is stored.
     "CREATE TABLE parents (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, child BLOB NOT NULL,"
     " parent BLOB NOT NULL, place INTEGER NOT NULL, arrived INTEGER NOT NULL DEFAULT 0,"
     " value BLOB NOT NULL DEFAULT x'', failed_ms INTEGER NOT NULL DEFAULT 0,"
-    " cause BLOB NOT NULL DEFAULT x'', UNIQUE (queue, child, parent, place))",
+    " cause BLOB NOT NULL DEFAULT x'', added_by BLOB NOT NULL DEFAULT x'',"
+    " UNIQUE (queue, child, parent, place))",
+    "CREATE INDEX parents_added ON parents (queue, child, added_by) WHERE added_by != x''",
     "CREATE INDEX parents_failed ON parents (queue, child, failed_ms) WHERE failed_ms > 0",
     # By name: a queue can be paused before it is sent to. An empty task is the queue itself.
     "CREATE TABLE pauses (namespace TEXT NOT NULL, queue TEXT NOT NULL, task TEXT NOT NULL,"

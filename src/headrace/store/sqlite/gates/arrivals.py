@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from headrace.core.job.state import State
 from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import FLOW_GATE, LADEN, flags_again
-from headrace.store.sqlite.gates import routing, uniques
+from headrace.store.sqlite.gates import added_parents, routing, uniques
 from headrace.store.sqlite.gates.due_times import due_time, next_due, notify_due
 from headrace.store.sqlite.gates.flows import with_failed_parents
 from headrace.store.sqlite.inspection.facts import task_of
@@ -95,6 +95,7 @@ def _handler(arrival: Arrival) -> Callable[[Change, Sequence[Arrival]], None]:
 def _arrive_well(change: Change, arrivals: Sequence[Arrival]) -> None:
     ended = [(change.number, a.child, a.parent, _value(a.ending)) for a in arrivals]
     reached = Counter(child for (child,) in select_rows(change.connection, _ARRIVE, ended))
+    added_parents.drop_unconfirmed(change, [row[:3] for row in ended])
     counts = [(change.number, child, count) for child, count in reached.items()]
     complete = [row for row in select_rows(change.connection, _COUNT_DOWN, counts) if row[1] <= 0]
     # The end of a parent takes back that it had failed.

@@ -9,8 +9,8 @@ from headrace.core.bounds import FLOW_COUNTED_MS
 from headrace.core.flow.counts import FlowCounts
 from headrace.core.job.ids import to_text
 from headrace.core.job.state import State
+from headrace.store.flow_values import FlowPart
 from headrace.store.sqlite.rows import queue_id, run_rows
-from headrace.store.values import FlowPart
 
 if TYPE_CHECKING:
     import sqlite3

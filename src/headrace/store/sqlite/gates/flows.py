@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from headrace.core.job.envelope import Malformed
 from headrace.core.job.state import State
 from headrace.core.job.verdict import decode_verdict
+from headrace.store.flow_values import Cause, encode_cause
 from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import CHILDREN
 from headrace.store.sqlite.rows import queue_id, run_rows, select_rows
-from headrace.store.values import Cause, JobEnding, encode_cause
+from headrace.store.values import JobEnding
 
 if TYPE_CHECKING:
     import sqlite3

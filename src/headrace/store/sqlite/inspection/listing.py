@@ -10,6 +10,7 @@ from headrace.core.job.state import State
 from headrace.core.job.verdict import decode_verdict
 from headrace.core.queue_names import group_source, is_log
 from headrace.store.contract import UNREADABLE, DeadJob, DeadJobPage, JobSnapshot, ended_snapshot
+from headrace.store.flow_values import Cause, decode_cause
 from headrace.store.history.page import page_of, positions_in
 from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import REPORTED, json_of
@@ -17,7 +18,7 @@ from headrace.store.sqlite.gates import flows
 from headrace.store.sqlite.inspection import history
 from headrace.store.sqlite.rows import numbers_in, page_values, queue_id
 from headrace.store.sqlite.topics import backlog
-from headrace.store.values import Cause, EndedJobPage, JobIdPage, decode_cause
+from headrace.store.values import EndedJobPage, JobIdPage
 
 if TYPE_CHECKING:
     import sqlite3

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from headrace.core.job.capacity import Runner
     from headrace.core.job.ids import JobId
     from headrace.store.contract import DeadJobPage, JobSnapshot
+    from headrace.store.flow_values import FlowPart
     from headrace.store.oddities import Oddities
     from headrace.store.values import (
         Control,
         Counts,
         EndedJobPage,
-        FlowPart,
         LogPage,
         MinuteCount,
         QueueState,

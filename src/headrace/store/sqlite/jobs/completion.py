@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from headrace.core.bounds import RESULT_TTL
 from headrace.core.job.state import Reason, State
 from headrace.core.job.verdict import CANCELLED_VERDICT, Verdict, encode_verdict
+from headrace.store.flow_values import Cause, encode_cause
 from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import (
     CANCELLING,
@@ -24,7 +25,7 @@ from headrace.store.sqlite.inspection import progress_log
 from headrace.store.sqlite.inspection.facts import task_of
 from headrace.store.sqlite.jobs import history_writer
 from headrace.store.sqlite.rows import bounded_ms, run_rows, select_rows
-from headrace.store.values import Arrival, Cause, JobEnding, encode_cause
+from headrace.store.values import Arrival, JobEnding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

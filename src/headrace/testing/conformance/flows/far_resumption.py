@@ -6,7 +6,8 @@ from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Child
 from headrace.core.job.state import State
 from headrace.store.contract import Store, StoreConsumer
-from headrace.store.values import Arrival, Cause, Counts, JobEnding
+from headrace.store.flow_values import Cause
+from headrace.store.values import Arrival, Counts, JobEnding
 from headrace.testing.conformance.flows.across_queues import FAR
 from headrace.testing.conformance.flows.joins import inputs_of
 from headrace.testing.conformance.flows.resumption import cause_of

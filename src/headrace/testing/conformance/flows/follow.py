@@ -10,7 +10,8 @@ from headrace.core.job.outcome import DONE, Outcome
 from headrace.core.job.parcel import Child, Parcel
 from headrace.core.job.state import State
 from headrace.store.contract import Store
-from headrace.store.values import Arrival, Cause, Counts, JobEnding, encode_cause
+from headrace.store.flow_values import Cause, encode_cause
+from headrace.store.values import Arrival, Counts, JobEnding
 from headrace.testing.conformance.flows.joins import inputs_of, linked
 from headrace.testing.conformance.ground import QUEUE, Ground, ids_of, kept, parcel
 from headrace.testing.conformance.jobs.settlement import CANCELLED, DEAD

@@ -10,7 +10,8 @@ from headrace.core.job.outcome import Outcome
 from headrace.core.job.parcel import Child, Parcel
 from headrace.core.job.state import State
 from headrace.store.contract import Store
-from headrace.store.values import Arrival, Cause, Counts
+from headrace.store.flow_values import Cause
+from headrace.store.values import Arrival, Counts
 from headrace.testing.conformance.flows.joins import FlowGround, chain, inputs_of, linked
 from headrace.testing.conformance.ground import QUEUE, ids_of, kept, parcel
 from headrace.testing.conformance.jobs.settlement import CANCELLED, DEAD

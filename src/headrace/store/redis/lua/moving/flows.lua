@@ -1,7 +1,7 @@
 -- Flows: `flow` + child has '@' all parents in order, '#' how many are missing, '+' the child's own
 -- time, and the result of each parent that has ended. Once a parent has failed: '!' how many of them have, '~' the
 -- first, and '!' + parent: 'x', how often it had been replayed, and which job failed first; or 'r' and that number
--- once it has been replayed. '-' if another was cancelled meanwhile.
+-- once it has been replayed. '-' if another was cancelled meanwhile. Parents that were added: see `add_parents`.
 
 local function parents_in(names)
   local parents, at = {}, 1
@@ -98,10 +98,31 @@ do
     return had_failed and redis.call('HINCRBY', flow, '!', -1) <= 0
   end
 
+  -- Jobs that this parent would have added, if it had not died in between: they do not count.
+  local function drop_unconfirmed(flow, parent)
+    local open = redis.call('HGET', flow, '?' .. parent)
+    if not open then
+      return
+    end
+    redis.call('HDEL', flow, '?' .. parent)
+    local dropped, kept = {}, {}
+    for _, each in ipairs(parents_in(open)) do
+      dropped[each] = true
+      redis.call('HINCRBY', flow, '#', -redis.call('HSETNX', flow, each, NIL))
+    end
+    for _, each in ipairs(parents_in(redis.call('HGET', flow, '@') or '')) do
+      kept[#kept + 1] = dropped[each] and '' or #each .. ':' .. each
+    end
+    redis.call('HSET', flow, '@', table.concat(kept))
+  end
+
   local function arrive_well(child, flow, parent, value)
     local new = redis.pcall('HSETNX', flow, parent, value == '' and NIL or value)
     if new == 0 then
       return
+    end
+    if new == 1 then
+      drop_unconfirmed(flow, parent)
     end
     local missing = new == 1 and one_less_missing(flow)
     if not missing then
