@@ -71,9 +71,8 @@ class Batch:
         deliveries: list[LeasedDelivery],
         finished: list[bytes],
     ) -> bool:
-        """Sort a batch of jobs that are done, without constraints, all of `ready`, and all with a
-        result or all without, or of events of a log: what most batches are. False if it is
-        another."""
+        """Sort a batch of jobs that are done, all of `ready`, and all with a result or all without,
+        or of events of a log: what most batches are. False if it is another."""
         first = receipt_of(deliveries[0])
         if b"/" in first and not first.startswith(LOG):
             return False
@@ -81,18 +80,19 @@ class Batch:
         # Joined, each is searched at the speed of C.
         joined, outcomes = b"".join(receipts), [item.outcome for item in settlements]
         labelled, all_done = joined.count(b"/"), outcomes.count(DONE) == len(outcomes)
-        if labelled or b"".join([each.constraints for each in deliveries]):
+        if labelled:
             if labelled == joined.count(LOG) == len(deliveries) and all_done:
                 self.from_log = deliveries
             return bool(self.from_log)
         if all_done:
             self.done = deliveries
-            return True
-        kept = [outcome for outcome in outcomes if type(outcome) is Done and outcome.verdict]
-        if len(kept) < len(outcomes):
-            return False
-        self.kept = list(zip(deliveries, kept, strict=True))
-        finished += [delivery.job_id for delivery in deliveries]
+        else:
+            kept = [outcome for outcome in outcomes if type(outcome) is Done and outcome.verdict]
+            if len(kept) < len(outcomes):
+                return False
+            self.kept = list(zip(deliveries, kept, strict=True))
+            finished += [delivery.job_id for delivery in deliveries]
+        self.constrained = bool(b"".join([each.constraints for each in deliveries]))
         return True
 
     def _sort_each(self, settlements: Sequence[Settlement], finished: list[bytes]) -> None:
