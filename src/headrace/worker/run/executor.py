@@ -124,9 +124,10 @@ class Executor:
         without an asyncio task: the next is `_ended`. False if the run needs more than that."""
         if not self._direct or run.limited or isinstance(run, BatchRun):
             return False
-        if self._policy.returns and not self._runners.has_room_for(run):
+        runner = run.task.declared.run_in
+        if run.envelope.runner != runner and not self._may_begin_here(run):
             run.handed_back = True
-            self.conclude(run, Released(run.task.declared.run_in))
+            self.conclude(run, Released(runner))
             self.in_flight.give_slot()
             return True
         self.in_flight.mark_direct(run)
@@ -134,6 +135,9 @@ class Executor:
             self._watch()
         self._runners.start_directly(run, self._ended)
         return True
+
+    def _may_begin_here(self, run: Run) -> bool:
+        return not self._policy.returns or self._runners.has_room_for(run)
 
     def _ended(self, run: Run, value: Any, error: BaseException | None) -> None:
         if not run.abandoned:

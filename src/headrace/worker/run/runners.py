@@ -131,10 +131,7 @@ class Runners:
     def has_room_for(self, run: Run) -> bool:
         """Whether it can begin soon. Not asked for most: those of a runner that has no room are not
         fetched. But a sender of another version may have taken it for one that runs elsewhere."""
-        runner = run.task.declared.run_in
-        if run.envelope.runner == runner or isinstance(run.task, Subscription):
-            return True
-        return self.room(runner) > 0
+        return isinstance(run.task, Subscription) or self.room(run.task.declared.run_in) > 0
 
     def room(self, runner: Runner) -> int:
         """How many more functions of this runner would begin now or soon."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
 from collections.abc import Callable
 from contextvars import Context as Variables
 from contextvars import copy_context
@@ -30,8 +29,8 @@ class FunctionCall(Interruptible, ThreadCall):
     __slots__ = ("_answer", "_ended", "_forks", "_run", "_variables")
 
     def __init__(self, run: Run, variables: Variables, forks: int, ended: Ended) -> None:
-        self._lock = threading.Lock()
-        self._thread = None
+        # As its base does, without a call: there is one of these for each run.
+        self._thread = []
         self._interrupted = False
         self._run = run
         self._variables = variables
