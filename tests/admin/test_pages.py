@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from headrace import ConfigError, Headrace, State
+from headrace import ConfigError, Headrace, Retry, State
 from headrace.admin import DeadInfo, JobSummary
 from headrace.core.job.envelope import peek_id
 from headrace.core.job.parcel import Parcel
@@ -87,7 +89,7 @@ async def test_only_queues_that_hold_dead_jobs_are_looked_into(app: Headrace) ->
         await sent(app, queue, envelope())
     async with counted(app) as calls:
         page = await app.admin.dead_page()
-    assert ([info.id for info in page.jobs], page.cursor) == (expected, "")
+    assert (sorted(info.id for info in page.jobs), page.cursor) == (sorted(expected), "")
     assert calls["dead"] == 3
     async with counted(app) as calls:
         assert len(await app.admin.dead()) == 3
@@ -95,7 +97,7 @@ async def test_only_queues_that_hold_dead_jobs_are_looked_into(app: Headrace) ->
     assert calls["dead"] == 6
 
 
-async def test_dead_jobs_of_queues_and_groups_are_listed_one_after_the_other(app: Headrace) -> None:
+async def test_dead_jobs_of_all_queues_and_groups_are_listed_latest_first(app: Headrace) -> None:
     orders = orders_of(app, shards=3)
     rejecting(orders)
     rejecting(orders, "mail")
@@ -109,11 +111,84 @@ async def test_dead_jobs_of_queues_and_groups_are_listed_one_after_the_other(app
         page = await app.admin.dead_page(limit=2, cursor=page.cursor)
     found += page.jobs
     assert [info.id for info in found[:2]] == ids[::-1]
-    shards = [info.queue for info in found[2:] if info.queue.startswith("billing")]
-    assert (len(shards), shards) == (9, sorted(shards))
+    died = [info.died for info in found]
+    assert died == sorted(died, reverse=True)
+    assert len({(info.queue, info.id) for info in found}) == len(found) == page.total == 20
     assert {info.queue.partition("#")[0] for info in found[2:]} <= {BILLING, "mail@orders"}
     page = await app.admin.dead_page(BILLING, limit=100)
-    assert (len(page.jobs), page.cursor) == (9, "")
+    assert (len(page.jobs), page.cursor, page.total) == (9, "", 9)
+
+
+async def test_pages_of_many_queues_go_on_where_they_were_while_others_die(app: Headrace) -> None:
+    buried = []
+    for turn in range(4):
+        for queue in QUEUES[:12]:
+            buried += await bury(app, [envelope()], queue=queue)
+        if turn == 1:
+            # Some queues have ended when the others go on.
+            await app.admin.purge([buried.pop(0) for _ in range(5)])
+    found: list[DeadInfo] = []
+    page = await app.admin.dead_page(limit=10)
+    while page.cursor:
+        found += page.jobs
+        await bury(app, [envelope()], queue=QUEUES[3])
+        page = await app.admin.dead_page(limit=10, cursor=page.cursor)
+    found += page.jobs
+    assert sorted(info.id for info in found) == sorted(buried)
+    died = [info.died for info in found]
+    assert died == sorted(died, reverse=True)
+
+
+async def test_a_search_through_many_queues_goes_on_where_it_stopped(app: Headrace) -> None:
+    wanted = []
+    for number, queue in enumerate(QUEUES[:6]):
+        ids = await bury(app, [envelope("odd"), envelope("even"), envelope("odd")], queue=queue)
+        wanted += ids[1:2] if number % 2 else []
+    found: list[DeadInfo] = []
+    page = await app.admin.dead_page(task="even", search="", scan=4)
+    looked = [page.looked]
+    while page.cursor:
+        found += page.jobs
+        page = await app.admin.dead_page(task="even", scan=4, cursor=page.cursor)
+        looked.append(page.looked)
+    found += page.jobs
+    assert {info.id for info in found} >= set(wanted)
+    assert (len(found), sum(looked), max(looked)) == (6, 18, 4)
+
+
+async def test_dead_jobs_that_failed_alike_are_counted_and_replayed_together(
+    app: Headrace,
+) -> None:
+    @app.task(retry=Retry(1))
+    async def charge(cents: int) -> None:
+        if cents < 0:
+            raise ValueError(f"{cents} is too little")
+        if cents > 100:
+            raise ValueError(f"{cents} is too much")
+        raise KeyError(cents)
+
+    await app.enqueue_many(charge.call(cents) for cents in (-1, 101, -2, 50, 102, -3))
+    async with app.worker(), asyncio.timeout(30):
+        while (await app.admin.queue("default")).dead != 6:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    found = await app.admin.dead_groups()
+    assert (found.total, found.looked, found.complete) == (6, 6, True)
+    assert [(each.error_type, each.count) for each in found.groups] == [
+        ("ValueError", 3), ("ValueError", 2), ("KeyError", 1),
+    ]  # fmt: skip
+    few = found.groups[0]
+    assert (few.task, few.reason, few.queues) == ("charge", "retries_exhausted", ("default",))
+    assert few.place.endswith(" in charge")
+    assert "test_pages.py:" in few.place
+    assert few.error.endswith("is too little")
+    assert few.first <= few.latest
+    alike = {"error_type": few.error_type, "place": few.place}
+    assert len(await app.admin.dead(**alike)) == 3
+    assert await app.admin.replay(**alike) == 3
+    left = await app.admin.dead_groups()
+    assert [each.count for each in left.groups] == [2, 1]
+    assert not (await app.admin.dead_groups(scan=2)).complete
+    assert await app.admin.purge(error_type="KeyError") == 1
 
 
 async def test_jobs_of_all_queues_and_groups_are_listed_state_by_state(app: Headrace) -> None:

@@ -98,14 +98,16 @@ async def test_the_overview_of_100_queues_asks_the_store_19_times_at_most(
 
     await orders.publish("o-1")
     await app.admin.pause("never-sent-to")
+    buried = []
     for number in range(8):
-        await bury(app, [envelope("invoice")], queue=f"q-{number:03}")
+        buried += await bury(app, [envelope("invoice")], queue=f"q-{number:03}")
     for number in range(100):
         await send.options(queue=f"q-{number:03}").enqueue()
     asked = await counted(app)
     page = await person.page("/")
     assert asked.calls.total() <= 19, asked.calls
-    assert "of the 6 queues with the most" in page
+    latest = [f"/job?id={id}" in page for id in buried]
+    assert latest == [False] * 2 + [True] * 6, "of each queue one died, the last ones latest"
 
 
 @pytest.mark.parametrize("path", ["/", "/queues", "/topics", "/jobs", "/dead", "/find?id=unknown"])

@@ -2,6 +2,7 @@
 
 from headrace.admin.actions import Action
 from headrace.admin.admin import Admin, StoreInfo
+from headrace.admin.dead.dead_groups import DeadGroup, DeadGroups
 from headrace.admin.dead.dead_info import DeadInfo, DeadPage
 from headrace.admin.filters import JobFilter
 from headrace.admin.jobs.cancel_request import CancelReport
@@ -24,6 +25,8 @@ __all__ = [
     "Action",
     "Admin",
     "CancelReport",
+    "DeadGroup",
+    "DeadGroups",
     "DeadInfo",
     "DeadPage",
     "EventInfo",

@@ -42,6 +42,10 @@ class DeadConditions(_Conditions, total=False):
     reason: str | None
     error: str | None
     """A text in the type or the text of the last error; case does not matter."""
+    error_type: str | None
+    """The type of the last error, in full."""
+    place: str | None
+    """Where the code raised it, as `DeadGroup.place` says it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +58,8 @@ class JobFilter:
     task: str | None = None
     flow: str | None = None
     error: str | None = None
+    error_type: str | None = None
+    place: str | None = None
     search: str | None = None
     arguments: bool = True
     since: Moment | None = None
@@ -66,7 +72,10 @@ class JobFilter:
     @property
     def is_narrow(self) -> bool:
         """Whether there is a condition besides the queue."""
-        said = (self.reason, self.task, self.flow, self.error, self.search, self.since, self.until)
+        said = (
+            *(self.reason, self.task, self.flow, self.error, self.error_type, self.place),
+            *(self.search, self.since, self.until),
+        )
         return self.state is not None or any(value not in (None, "") for value in said)
 
     @property
@@ -77,7 +86,13 @@ class JobFilter:
     @property
     def for_dead(self) -> DeadConditions:
         """What `admin.dead`, `admin.replay` and `admin.purge` take besides the queue."""
-        return DeadConditions(**self._conditions, reason=self.reason, error=self.error)
+        return DeadConditions(
+            **self._conditions,
+            reason=self.reason,
+            error=self.error,
+            error_type=self.error_type,
+            place=self.place,
+        )
 
     @property
     def _conditions(self) -> _Conditions:
@@ -104,6 +119,8 @@ class JobFilter:
             f"in queue {shown(self.queue)}" if self.queue else "in all queues and groups",
             f"with the reason {shown(self.reason)}" if self.reason else "",
             f"with “{shown(self.error)}” in the error" if self.error else "",
+            f"with the error {shown(self.error_type)}" if self.error_type else "",
+            f"raised at {shown(self.place)}" if self.place else "",
             f"with the text “{shown(self.search)}”" if self.search else "",
             f"that {happened} {when}" if when else "",
         ]

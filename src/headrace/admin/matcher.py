@@ -10,6 +10,7 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
 from headrace.admin.bodies import arguments_of, opened, sent_at, task_of
+from headrace.admin.dead.error_place import last_place
 from headrace.admin.filters import JobFilter, Moment
 from headrace.admin.redaction import CLEAR, Redaction
 from headrace.client.attempts import AttemptInfo
@@ -121,6 +122,8 @@ class JobMatcher:
     flow: JobId = b""
     reason: str | None = None
     error: str = ""
+    error_type: str = ""
+    place: str = ""
     since_ms: int = 0
     until_ms: int = _EVER_MS
 
@@ -133,6 +136,8 @@ class JobMatcher:
             flow=b"" if wanted.flow is None else ids.to_id(wanted.flow),
             reason=wanted.reason,
             error=(wanted.error or "").casefold(),
+            error_type=wanted.error_type or "",
+            place=wanted.place or "",
             since_ms=await _since_ms(store, wanted.since),
             until_ms=await _until_ms(store, wanted.until),
         )
@@ -166,6 +171,7 @@ class JobMatcher:
             and self.reason in (None, job.reason)
             and (self.task is None or task_of(job.envelope) == self.task)
             and (not self.error or self._has_error(job))
+            and (not (self.error_type or self.place) or self._is_of_group(job))
             and (not self.search.text or self._found(job))
         )
 
@@ -185,6 +191,15 @@ class JobMatcher:
     def _of_flow(self, job_id: JobId, envelope: Envelope | None) -> bool:
         return job_id == self.flow or (
             envelope is not None and envelope.overrides.flow == self.flow
+        )
+
+    def _is_of_group(self, job: DeadJob) -> bool:
+        """Whether it failed with this type of error, at this place in the code."""
+        attempts = decode_history(job.history).attempts
+        return (
+            bool(attempts)
+            and self.error_type in ("", attempts[-1].error_type)
+            and self.place in ("", last_place(attempts))
         )
 
     def _has_error(self, job: DeadJob) -> bool:

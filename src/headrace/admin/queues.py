@@ -39,12 +39,15 @@ class QueueInfo:
     """When the job that has waited longest began to wait; None if none waits."""
     age: float | None = None
     """How many seconds ago that was."""
+    last_died: datetime | None = None
+    """When the latest of the dead jobs died."""
 
     @classmethod
     def of(cls, name: str, states: Sequence[QueueState], now_ms: int) -> QueueInfo:
         """From its state in each shard; only a group can have several."""
         counts = total(state.counts for state in states)
         since = [state.oldest_ms for state in states if state.oldest_ms is not None]
+        died = [state.last_died_ms for state in states if state.last_died_ms is not None]
         return cls(
             name,
             counts.waiting,
@@ -56,7 +59,12 @@ class QueueInfo:
             tuple(sorted(frozenset().union(*(state.paused_tasks for state in states)))),
             to_datetime(min(since)) if since else None,
             max(0.0, (now_ms - min(since)) / 1000) if since else None,
+            moment_of(max(died, default=None)),
         )
+
+
+def moment_of(at_ms: int | None) -> datetime | None:
+    return None if at_ms is None else to_datetime(at_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,6 +117,8 @@ class DeadJob(msgspec.Struct, frozen=True):
     envelope: bytes
     history: bytes
     constraints: bytes = b""
+    cursor: str = ""
+    """`dead` after it gives the next one."""
 
 
 class DeadJobPage(msgspec.Struct, frozen=True):

@@ -83,6 +83,8 @@ class GroupState(msgspec.Struct, frozen=True):
     keys, those behind a thousand of them."""
     stopped_since_ms: int | None = None
     """When the first of those keys was stopped; None if there is none."""
+    last_died_ms: int | None = None
+    """When the latest of its dead events died; None if there is none."""
 
 
 class LoggedEvent(msgspec.Struct, frozen=True):

@@ -76,6 +76,8 @@ class QueueState(msgspec.Struct, frozen=True):
     waits."""
     runners: dict[Runner, RunnerState] = {}
     """The same by runner, of those that have jobs waiting or running; events are `loop`."""
+    last_died_ms: int | None = None
+    """When the latest of the dead jobs died; None if there is none."""
 
 
 class JobEnding(msgspec.Struct, frozen=True):

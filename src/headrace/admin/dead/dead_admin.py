@@ -7,17 +7,18 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Unpack
 
 from headrace.admin.context import AdminContext
+from headrace.admin.dead.dead_groups import DeadGroups, grouped
 from headrace.admin.dead.dead_info import (
     PAGE,
     DeadInfo,
     DeadPage,
     matching,
 )
+from headrace.admin.dead.dead_scan import DeadScan
 from headrace.admin.dead.edited_replay import Edit, EditedReplay
 from headrace.admin.dead.flow_replay import FlowReplay
 from headrace.admin.filters import DeadConditions, JobFilter
 from headrace.admin.matcher import JobMatcher
-from headrace.admin.pages import PageScan, ScannedJobs, Stop
 from headrace.admin.recorded import recorded
 from headrace.core import bounds as limits
 from headrace.core.job import ids as id_codec
@@ -30,7 +31,7 @@ from headrace.store.contract import DeadJob, JobSnapshot
 if TYPE_CHECKING:
     from headrace.store.contract import Store
 
-_CONDITIONS = "reason=, task=, error=, search=, since="
+_CONDITIONS = "reason=, task=, error=, error_type=, place=, search=, since="
 
 Verb = Callable[[str, Sequence[JobId]], Awaitable[list[bool]]]
 
@@ -46,7 +47,8 @@ class DeadAdmin(AdminContext):
         **conditions: Unpack[DeadConditions],
     ) -> list[DeadInfo]:
         """Dead jobs of a queue, or of all queues and groups, the latest first. Conditions:
-        `reason`, `task`, a text in the last `error`, a text to `search` in id, arguments and
+        `reason`, `task`, a text in the last `error`, its whole `error_type`, the `place` in the
+        code that raised it (as `dead_groups` has them), a text to `search` in id, arguments and
         errors, and `since` and `until`, when they died. `billing@orders` is a group: its dead
         events."""
         limits.check_count("limit", limit)
@@ -82,25 +84,41 @@ class DeadAdmin(AdminContext):
         scan: int = 1000,
         **conditions: Unpack[DeadConditions],
     ) -> DeadPage:
-        """As `dead`, `limit` at a time, queue by queue, the latest of each first. A short page may
+        """As `dead`, `limit` at a time, of all queues together, the latest first. A short page may
         not be the last: there is more as long as it has a cursor, to be given for the next one.
         Examines at most `scan` dead jobs, in at most 50 reads of up to 100 jobs."""
         limits.check_count("limit", limit)
         limits.check_count("scan", scan)
-        store, walk = await self._store(), await self._walk(queue, bounded=True)
+        reading, total = await self._scan(queue, scan, conditions)
+        found, following = await reading.page(limit, cursor)
+        jobs = [DeadInfo.of(name, job, self._redaction) for name, job in found]
+        return DeadPage(jobs, following, reading.looked, total)
+
+    async def dead_groups(
+        self, queue: str | None = None, *, scan: int = 2000, **conditions: Unpack[DeadConditions]
+    ) -> DeadGroups:
+        """Dead jobs that failed alike, counted: by task, reason, type of the last error, and the
+        place in the code that raised it. Of the latest `scan` that match, the largest first."""
+        limits.check_count("scan", scan)
+        reading, total = await self._scan(queue, scan, conditions)
+        found, following = await reading.page(scan)
+        groups = grouped(DeadInfo.of(name, job, self._redaction) for name, job in found)
+        return DeadGroups(groups, reading.looked, total, not following)
+
+    async def _scan(
+        self, queue: str | None, scan: int, conditions: DeadConditions
+    ) -> tuple[DeadScan, int]:
+        """A scan of the dead jobs of a queue or of all, and how many there are."""
+        store, names = await self._store(), await self._sources(queue)
         matcher = await JobMatcher.of(store, JobFilter(**conditions), self._redaction)
-
-        async def read(stop: Stop, size: int) -> ScannedJobs[DeadInfo]:
-            found = await store.dead(stop.queue, stop.cursor, min(size, PAGE))
-            infos = [
-                DeadInfo.of(stop.queue, job, self._redaction) if matcher.matches_dead(job) else None
-                for job in found.jobs
-            ]
-            return ScannedJobs(infos, "" if matcher.ends_with(found.jobs) else found.cursor)
-
-        page = PageScan(walk, read, limit, scan, None if matcher.is_open else PAGE)
-        following = await page.fill((State.DEAD,), cursor)
-        return DeadPage(page.found, following, page.looked)
+        states = await store.survey(names) if names else []
+        latest = {
+            name: state.last_died_ms or 0
+            for name, state in zip(names, states, strict=True)
+            if state.counts.dead
+        }
+        total = sum(state.counts.dead for state in states)
+        return DeadScan(store, latest, matcher, scan), total
 
     async def dead_job(self, id: str, queue: str | None = None) -> DeadInfo:
         """One dead job or event, whatever its queue or group; `JobNotFound` if it is not dead (any

@@ -139,6 +139,8 @@ class DeadPage:
     """Where the next page begins; empty after the last."""
     looked: int
     """How many dead jobs were examined to find these."""
+    total: int = 0
+    """How many there are in the queue, or in all, whatever the conditions."""
 
 
 async def matching(

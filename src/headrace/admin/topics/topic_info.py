@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from headrace.admin.queues import total
+from headrace.admin.queues import moment_of, total
 from headrace.admin.stats import read_stats
 from headrace.core.clock import to_datetime
 from headrace.core.job import ids
@@ -118,14 +118,15 @@ class GroupCounts:
     stopped_events: int = 0
     """Those that wait behind stopped keys."""
     stopped_since: datetime | None = None
+    last_died: datetime | None = None
+    """When the latest of the dead ones died."""
 
     @classmethod
     def of(cls, log: str, state: GroupState) -> GroupCounts:
-        now, since_ms = state.counts, state.stopped_since_ms
+        now = state.counts
         held = (now.waiting, now.running, now.scheduled, now.blocked, now.dead)
-        since = None if since_ms is None else to_datetime(since_ms)
-        stopped = (state.stopped_keys, state.stopped_events, since)
-        return cls(f"{state.name}{log}", *held, *stopped)
+        stopped = (state.stopped_keys, state.stopped_events, moment_of(state.stopped_since_ms))
+        return cls(f"{state.name}{log}", *held, *stopped, moment_of(state.last_died_ms))
 
     @property
     def total(self) -> int:

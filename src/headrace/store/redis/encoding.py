@@ -152,7 +152,8 @@ def dead_job(entry_id: bytes, fields: list[bytes], place: bytes | None) -> DeadJ
     job_id = own if own and place == b"d" + entry_id else b"=dead-" + entry_id
     envelope = named[b"j"] if b"j" in named else msgspec.msgpack.encode(fields)
     history, constraints = named.get(b"h", b""), named.get(b"t", b"")
-    return DeadJob(job_id, died_ms, reason_in(named.get(b"r", b"")), envelope, history, constraints)
+    reason, cursor = reason_in(named.get(b"r", b"")), entry_id.decode()
+    return DeadJob(job_id, died_ms, reason, envelope, history, constraints, cursor)
 
 
 def reason_in(raw: bytes) -> str:

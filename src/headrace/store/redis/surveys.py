@@ -111,13 +111,14 @@ class RedisSurveys(RedisSending):
         waiting = sum(state.waiting for state in runners.values())
         running = sum(state.running for state in runners.values())
         since = [state.oldest_ms for state in runners.values() if state.oldest_ms]
-        paused = set(self.oddities.texts(self.keys(queue).paused, row[4:]))
+        paused = set(self.oddities.texts(self.keys(queue).paused, row[5:]))
         return QueueState(
             Counts(waiting, running, *row[1:4]),
             "" in paused,
             frozenset(paused - {""}),
             min(since, default=None),
             runners,
+            row[4] or None,
         )
 
     def ended_in(self, queue: str, snapshots: Sequence[list[Any]]) -> list[EndedJob | None]:

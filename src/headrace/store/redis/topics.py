@@ -25,7 +25,7 @@ from headrace.store.topics import (
     StoppedKey,
     Trimmed,
 )
-from headrace.store.values import Counts, IdempotencyKey
+from headrace.store.values import IdempotencyKey, QueueState
 
 _DISBANDED_FOR = 3600
 _TRIM_MOST = 5000
@@ -152,7 +152,7 @@ class RedisTopics(RedisHistory):
         figures = await self.of_each(queues, script_stubs.groups)
         found: dict[str, list[GroupState]] = {log: [] for log in logs}
         for (log, name, record), state, figure in zip(members, states, figures, strict=True):
-            found[log].append(_state(name, record, state.counts, figure))
+            found[log].append(_state(name, record, state, figure))
         return found
 
     def _members(self, log: str, pairs: Sequence[bytes]) -> dict[str, bytes]:
@@ -198,7 +198,7 @@ class RedisTopics(RedisHistory):
         return bool(was_stopped)
 
 
-def _state(name: str, record: bytes, counts: Counts, figures: Sequence[int]) -> GroupState:
+def _state(name: str, record: bytes, now: QueueState, figures: Sequence[int]) -> GroupState:
     ordered, policy, seen = record.decode().split(" ")
     behind, oldest, stopped, waiting, since = figures
     return GroupState(
@@ -206,12 +206,13 @@ def _state(name: str, record: bytes, counts: Counts, figures: Sequence[int]) -> 
         ordered=ordered == "1",
         on_failure=_policy(policy),
         behind=behind,
-        counts=counts,
+        counts=now.counts,
         oldest_ms=oldest or None,
         seen_ms=int(seen),
         stopped_keys=stopped,
         stopped_events=waiting,
         stopped_since_ms=since or None,
+        last_died_ms=now.last_died_ms,
     )
 
 

@@ -21,8 +21,7 @@ Held: TypeAlias = "Sequence[QueueInfo | GroupCounts]"
 
 _QUEUES_COUNTED = 1_000
 _QUEUES_SHOWN = 100
-_FAILURES = 8
-_QUEUES_LOOKED_INTO = 6
+_FAILURES = 6
 _STOPPED_SHOWN = 5
 
 
@@ -34,7 +33,7 @@ async def overview(visit: Visit) -> HtmlPage:
     groups = await visit.admin.group_counts()
     held: Held = [*page.queues, *groups]
     stopped = _stopped(groups)
-    totals, worst = _totals(held, page, minutes), _worst(held)
+    totals = _totals(held, page, minutes)
     context = {
         **charts,
         "queues": page,
@@ -47,8 +46,8 @@ async def overview(visit: Visit) -> HtmlPage:
         "in_groups": sum(each.total for each in groups),
         "stopped": stopped[:_STOPPED_SHOWN],
         "more_stopped": len(stopped[_STOPPED_SHOWN:]),
-        "only": _QUEUES_LOOKED_INTO if len(worst) > _QUEUES_LOOKED_INTO else None,
-        "failures": await visit.admin.latest_dead(worst[:_QUEUES_LOOKED_INTO], limit=_FAILURES),
+        # The latest dead jobs are in the queues in which one died last.
+        "failures": await visit.admin.latest_dead(_died_last(held, _FAILURES), limit=_FAILURES),
     }
     return HtmlPage("overview.html", "Overview", context, live=4.0)
 
@@ -110,9 +109,10 @@ def _fullest(queues: list[QueueInfo]) -> list[QueueInfo]:
     return sorted(sorted(queues, key=fullness)[-_QUEUES_SHOWN:], key=lambda queue: queue.name)
 
 
-def _worst(held: Held) -> list[str]:
-    """Queues and groups with dead jobs, most dead jobs first."""
-    return [each.name for each in sorted(held, key=lambda each: -each.dead) if each.dead]
+def _died_last(held: Held, most: int) -> list[str]:
+    """Queues and groups in which a job died last."""
+    died = [(each.last_died, each.name) for each in held if each.last_died is not None]
+    return [name for _, name in sorted(died, reverse=True)[:most]]
 
 
 def _totals(held: Held, page: QueuePage, minutes: Minutes) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 -- The state of queues; atomic, so that a job that moves is counted once.
 -- KEYS: ready level levels parked scheduled dead paused log counted, of each queue
 -- ARGV: groups returned
--- Returns list[list[Any]]: for each queue {runners, scheduled, dead, blocked, paused…}: `runners` has, for loop, thread and process one after the other, how many are waiting and running, and when the job that has waited longest became ready, 0 if none waits; `paused` has the paused tasks, '' for all.
+-- Returns list[list[Any]]: for each queue {runners, scheduled, dead, blocked, died, paused…}: `died` is when the latest dead job died, 0 if there is none; `runners` has, for loop, thread and process one after the other, how many are waiting and running, and when the job that has waited longest became ready, 0 if none waits; `paused` has the paused tasks, '' for all.
 
 -- Of each runner, by its label: how many are there, and how many of those are running.
 local group, there, running, oldest
@@ -75,6 +75,8 @@ each_queue(ARGV[1], function(its_group)
     runners[#runners + 1] = running[each]
     runners[#runners + 1] = oldest[each] or 0
   end
-  states[#states + 1] = {runners, scheduled, dead, blocked, unpack(paused)}
+  local latest = dead > 0 and redis.call('XREVRANGE', key.dead, '+', '-', 'COUNT', 1)[1]
+  local died = latest and tonumber(string.match(latest[1], '^%d+')) or 0
+  states[#states + 1] = {runners, scheduled, dead, blocked, died, unpack(paused)}
 end)
 return states

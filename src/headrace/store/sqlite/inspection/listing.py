@@ -225,21 +225,17 @@ def dead(
         rows = connection.execute(_DEAD, (number, *before, limit)).fetchall()
     else:
         rows = connection.execute(_LATEST_DEAD, (number, limit)).fetchall()
-    jobs = [_dead_job(*row[2:]) for row in rows]
-    if len(rows) < limit:
-        return DeadJobPage(jobs, "")
-    id, time_ms = rows[-1][:2]
-    # A time that is not a number sorts after all numbers; the id decides among those.
-    return DeadJobPage(jobs, f"{time_ms if isinstance(time_ms, int) else _AFTER_ALL}_{id}")
+    jobs = [_dead_job(*row) for row in rows]
+    return DeadJobPage(jobs, jobs[-1].cursor if len(jobs) == limit else "")
 
 
 def _dead_job(
-    job_id: JobId, died_ms: int, reason: object, envelope: bytes, history: bytes, constraints: bytes
+    id: int, time_ms: object, job_id: JobId, died_ms: int, reason: object, *bodies: bytes
 ) -> DeadJob:
     readable = isinstance(reason, str) and "\N{REPLACEMENT CHARACTER}" not in reason
-    return DeadJob(
-        job_id, died_ms, str(reason) if readable else UNREADABLE, envelope, history, constraints
-    )
+    # A time that is not a number sorts after all numbers; the id decides among those.
+    cursor = f"{time_ms if isinstance(time_ms, int) else _AFTER_ALL}_{id}"
+    return DeadJob(job_id, died_ms, str(reason) if readable else UNREADABLE, *bodies, cursor=cursor)
 
 
 def browse(

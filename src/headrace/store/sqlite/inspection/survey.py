@@ -33,7 +33,8 @@ def _of_runner(runner: Runner) -> str:
 
 
 _COUNTS = ", ".join(_of(state) for state in Counts.__struct_fields__)
-_OTHERS = ", ".join(_of(state) for state in ("scheduled", "dead", "blocked"))
+_DIED = _of("dead", "max(time_ms)")
+_OTHERS = ", ".join([*(_of(state) for state in ("scheduled", "dead", "blocked")), _DIED])
 _OF_RUNNERS = ", ".join(map(_of_runner, RUNNERS))
 _NAMED = "namespace = ? AND name IN (SELECT value FROM json_each(?))"
 _COUNT = f"SELECT name, id, {_COUNTS} FROM queues WHERE {_NAMED}"
@@ -81,15 +82,16 @@ def _state(row: tuple[Any, ...] | None, behind: _Behind, paused: set[str]) -> Qu
     tasks = frozenset(paused - {""})
     if row is None:
         return QueueState(paused="" in paused, paused_tasks=tasks)
-    _, number, *others = row[:5]
-    runners = _runners(row[5:], behind.get(number, backlog.NOTHING))
+    _, number, *others, died_ms = row[:6]
+    runners = _runners(row[6:], behind.get(number, backlog.NOTHING))
     counts = Counts(
         sum(state.waiting for state in runners.values()),
         sum(state.running for state in runners.values()),
         *others,
     )
     oldest_ms = _first(*(state.oldest_ms for state in runners.values()))
-    return QueueState(counts, "" in paused, tasks, oldest_ms, runners)
+    known_ms = died_ms if isinstance(died_ms, int) else None
+    return QueueState(counts, "" in paused, tasks, oldest_ms, runners, known_ms)
 
 
 def _runners(numbers: tuple[Any, ...], behind: backlog.Backlog) -> dict[Runner, RunnerState]:

@@ -157,6 +157,7 @@ def groups(
                 seen_ms,
                 stopped,
                 *stopped_keys.behind_stopped(connection, queue if stopped else None),
+                state.last_died_ms,
             )
         )
     return found

@@ -53,6 +53,17 @@ class LookupConformance(Ground):
         assert [key for page in pages for key in page] == dead[::-1]
         assert all(len(page) <= 3 for page in pages)
 
+    async def test_each_dead_job_has_the_cursor_of_those_before_it(self, store: Store) -> None:
+        dead = await self.add_dead(store, 5)
+        (state,) = await store.survey([QUEUE])
+        found = (await store.dead(QUEUE)).jobs
+        assert state.last_died_ms == found[0].died_ms
+        for at, job in enumerate(found):
+            behind = [each.job_id for each in (await store.dead(QUEUE, job.cursor)).jobs]
+            assert behind == dead[::-1][at + 1 :]
+        await store.purge(QUEUE, dead)
+        assert (await store.survey([QUEUE]))[0].last_died_ms is None
+
     async def test_a_dead_job_is_replayed_once(self, store: Store) -> None:
         (key,) = await self.add_dead(store, 1)
         assert await store.replay(QUEUE, [key]) == [True]

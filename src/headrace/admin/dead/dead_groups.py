@@ -1,0 +1,62 @@
+"""Dead jobs that failed alike: the same task, reason, error and place in the code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from headrace.admin.dead.dead_info import DeadInfo
+from headrace.admin.dead.error_place import place_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True, slots=True)
+class DeadGroup:
+    """Dead jobs that failed alike. `admin.replay` and `purge` take the first four as conditions."""
+
+    task: str | None
+    reason: str
+    error_type: str
+    """Empty if there was no attempt."""
+    place: str
+    """Where the code raised it, such as `/srv/shop/bank.py:65 in ask`; empty if that is not
+    known."""
+    count: int
+    first: datetime
+    latest: datetime
+    error: str
+    """Type and text of the latest."""
+    queues: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadGroups:
+    """The groups of the latest dead jobs, the largest first."""
+
+    groups: list[DeadGroup]
+    looked: int
+    """How many dead jobs were examined."""
+    total: int
+    """How many there are, whatever the conditions."""
+    complete: bool
+    """Whether all were examined."""
+
+
+def grouped(jobs: Iterable[DeadInfo]) -> list[DeadGroup]:
+    """The groups of these jobs, which come latest first."""
+    groups: dict[tuple[str | None, str, str, str], DeadGroup] = {}
+    for job in jobs:
+        last = job.attempts[-1] if job.attempts else None
+        place = place_of(last.traceback) if last else ""
+        key = (job.task, job.reason, job.error_type, place)
+        known = groups.get(key)
+        if known is None:
+            error = last.error if last else ""
+            groups[key] = DeadGroup(*key, 1, job.died, job.died, error, (job.queue,))
+            continue
+        queues = known.queues if job.queue in known.queues else (*known.queues, job.queue)
+        groups[key] = replace(known, count=known.count + 1, first=job.died, queues=queues)
+    return sorted(groups.values(), key=lambda group: -group.count)
