@@ -8,6 +8,7 @@ import pytest
 
 from headrace import ConfigError, Headrace, Retry, State
 from headrace.admin import DeadInfo, JobSummary
+from headrace.admin.filters import DeadConditions
 from headrace.core.job.envelope import peek_id
 from headrace.core.job.parcel import Parcel
 from tests.admin.burying import bury, envelope
@@ -182,7 +183,7 @@ async def test_dead_jobs_that_failed_alike_are_counted_and_replayed_together(
     assert "test_pages.py:" in few.place
     assert few.error.endswith("is too little")
     assert few.first <= few.latest
-    alike = {"error_type": few.error_type, "place": few.place}
+    alike = DeadConditions(error_type=few.error_type, place=few.place)
     assert len(await app.admin.dead(**alike)) == 3
     assert await app.admin.replay(**alike) == 3
     left = await app.admin.dead_groups()

@@ -93,6 +93,22 @@ def test_list_says_that_there_is_more(dead: Graveyard) -> None:
     assert dead.run("list", "--limit", "4").stderr == ""
 
 
+def test_groups_count_what_failed_alike(dead: Graveyard) -> None:
+    result = dead.run("groups", "--queue", "mail")
+    assert result.exit_code == 0, result.stderr
+    heading, *rows = result.stdout.splitlines()
+    assert heading.split()[:4] == ["COUNT", "LATEST", "TASK", "REASON"]
+    assert len(rows) == 2
+    assert all(" send " in row for row in rows)
+    found = json.loads(dead.run("groups", "--json").stdout)
+    assert (found["total"], found["looked"], found["complete"]) == (4, 4, True)
+    assert sorted(each["count"] for each in found["groups"]) == [1, 1, 1, 1]
+    assert "of the latest 1, of 4 dead jobs" in dead.run("groups", "--scan", "1").stdout
+    (kind,) = {each["error_type"] for each in found["groups"] if each["error_type"]}
+    assert len(dead.ids("--error-type", kind)) == 4
+    assert dead.ids("--error-type", f"{kind}s") == []
+
+
 def test_list_of_nothing(dead: Graveyard) -> None:
     assert dead.run("list", "-Q", "elsewhere").stdout == "no dead jobs\n"
 

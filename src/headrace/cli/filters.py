@@ -49,10 +49,13 @@ def job_options(command: Command) -> Command:
 def dead_options(command: Command) -> Command:
     """For dead jobs."""
     error = "Only jobs with this text in their last error."
+    place = "raised there, as 'headrace dead groups' says it"
     reason = f"Only jobs with this reason: {', '.join(_REASONS)}."
     for option in (
         _time_options("died"),
         _search_option,
+        click.option("--place", metavar="PLACE", help=f"Only jobs whose last error was {place}."),
+        click.option("--error-type", metavar="TYPE", help="Only jobs with this type of error."),
         click.option("--error", metavar="TEXT", help=error),
         click.option("--task", metavar="NAME", help="Only jobs of this task."),
         click.option("--reason", type=click.Choice(_REASONS), metavar="R", help=reason),

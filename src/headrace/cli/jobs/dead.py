@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,7 +27,7 @@ from headrace.cli.app_command import (
 )
 from headrace.cli.app_loader import app_options, chosen_app
 from headrace.cli.filters import dead_options, of_job, parse_edits
-from headrace.cli.jobs.dead_views import as_json_value, show_job, show_list
+from headrace.cli.jobs.dead_views import as_json_value, show_groups, show_job, show_list
 from headrace.cli.output import complain, json_document, show_first, show_result
 from headrace.cli.program import FAILED
 from headrace.core.display import plural
@@ -64,6 +65,34 @@ def list_(app: Headrace, limit: int, as_json: bool, **conditions: Any) -> None:
         lambda app: admin_of(app).dead(wanted.queue, limit=limit + 1, **wanted.for_dead),
     )
     show_first(found, limit, show_list, as_json_value, as_json=as_json)
+    warn_of_unknown_queue(app, wanted.queue)
+
+
+@dead.command()
+@of_app
+@dead_options
+@click.option(
+    "--scan",
+    type=click.IntRange(min=1),
+    default=2000,
+    show_default=True,
+    metavar="N",
+    help="Examine the latest N dead jobs at most.",
+)
+@secrets_option
+@json_option
+def groups(app: Headrace, scan: int, as_json: bool, **conditions: Any) -> None:
+    """Count dead jobs that failed alike: by task, reason, type of error, and the place in the code
+    that raised it. Replay or purge a group with the same words as options."""
+    wanted = JobFilter(**conditions)
+    warn_of_redacted_search(app, wanted.search)
+    found = asked(
+        app, lambda app: admin_of(app).dead_groups(wanted.queue, scan=scan, **wanted.for_dead)
+    )
+    if as_json:
+        json_document(asdict(found))
+    else:
+        show_groups(found)
     warn_of_unknown_queue(app, wanted.queue)
 
 

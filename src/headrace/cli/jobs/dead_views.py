@@ -13,7 +13,7 @@ from headrace.cli.output import harmless, moment, shortened, show_attempt, table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.admin import DeadInfo
+    from headrace.admin import DeadGroup, DeadGroups, DeadInfo
 
 _BYTES_SHOWN = 64
 
@@ -46,6 +46,30 @@ def show_list(found: Sequence[DeadInfo]) -> None:
         return
     headings = ("died", "queue", "id", "task", "reason", "attempts", "error")
     table(headings, [_row(info) for info in found])
+
+
+def show_groups(found: DeadGroups) -> None:
+    if not found.groups:
+        click.echo("no dead jobs")
+        return
+    headings = ("count", "latest", "task", "reason", "error type", "place", "latest error")
+    table(headings, [_group_row(group) for group in found.groups])
+    if not found.complete:
+        click.echo(f"of the latest {found.looked}, of {found.total} dead jobs: see --scan")
+
+
+def _group_row(group: DeadGroup) -> Sequence[str | int]:
+    task = "(cannot be read)" if group.task is None else group.task
+    place, error = group.place or "-", shortened(group.error)
+    return (
+        group.count,
+        moment(group.latest),
+        task,
+        group.reason,
+        group.error_type or "-",
+        place,
+        error,
+    )
 
 
 def show_job(info: DeadInfo) -> None:

@@ -225,17 +225,17 @@ def dead(
         rows = connection.execute(_DEAD, (number, *before, limit)).fetchall()
     else:
         rows = connection.execute(_LATEST_DEAD, (number, limit)).fetchall()
-    jobs = [_dead_job(*row) for row in rows]
+    jobs = [_dead_job(row) for row in rows]
     return DeadJobPage(jobs, jobs[-1].cursor if len(jobs) == limit else "")
 
 
-def _dead_job(
-    id: int, time_ms: object, job_id: JobId, died_ms: int, reason: object, *bodies: bytes
-) -> DeadJob:
+def _dead_job(row: tuple[Any, ...]) -> DeadJob:
+    id, time_ms, job_id, died_ms, reason, envelope, history, constraints = row
     readable = isinstance(reason, str) and "\N{REPLACEMENT CHARACTER}" not in reason
     # A time that is not a number sorts after all numbers; the id decides among those.
     cursor = f"{time_ms if isinstance(time_ms, int) else _AFTER_ALL}_{id}"
-    return DeadJob(job_id, died_ms, str(reason) if readable else UNREADABLE, *bodies, cursor=cursor)
+    said = reason if readable else UNREADABLE
+    return DeadJob(job_id, died_ms, said, envelope, history, constraints, cursor)
 
 
 def browse(
