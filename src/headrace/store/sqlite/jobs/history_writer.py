@@ -17,6 +17,7 @@ from headrace.store.values import EndedJob
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from headrace.core.job.history_rules import HistoryBounds
     from headrace.core.job.ids import JobId
     from headrace.store.sqlite.change import Change
     from headrace.store.sqlite.entries import Entry
@@ -50,6 +51,7 @@ _FORGET_RESULT = """
     DELETE FROM results WHERE queue = ? AND job_id = ? AND expires_ms > ? RETURNING 1"""
 _IS_LIVE = "SELECT 1 FROM jobs WHERE queue = ? AND job_id = ?"
 _DROPPED_TOGETHER = 100
+_WRITTEN_TOGETHER = 500
 
 
 def write(
@@ -121,11 +123,16 @@ def write_cancelled(change: Change, cancelled: Sequence[Entry]) -> None:
 def write_jobs(
     change: Change, jobs: Sequence[EndedJob], progress: Mapping[JobId, bytes] | None = None
 ) -> None:
-    """Keep jobs of any tasks."""
+    """Keep jobs of any tasks that one worker, or none, has ended."""
+    shelves: dict[tuple[str, HistoryBounds | None], list[EndedJob]] = {}
     for job in jobs:
-        shelf, bounds = change.history_rules.of(job.task)
+        shelves.setdefault(change.history_rules.of(job.task), []).append(job)
+    for (shelf, bounds), mine in shelves.items():
         if bounds is not None:
-            write(change, [Blocks(shelf, bounds, *encode_jobs([job]))], progress)
+            last = mine[-bounds.most :]
+            for at in range(0, len(last), _WRITTEN_TOGETHER):
+                part = last[at : at + _WRITTEN_TOGETHER]
+                write(change, [Blocks(shelf, bounds, *encode_jobs(part))], progress)
 
 
 def progress_of(change: Change, job_ids: Sequence[JobId]) -> dict[JobId, bytes]:
