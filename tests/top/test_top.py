@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 from rich.text import Text
 from textual.app import App
 from textual.pilot import Pilot
-from textual.widgets import Input, Static
+from textual.widgets import Input, Static, TabbedContent
 
 from headrace import Headrace, Retry
 from headrace.admin import DeadInfo
 from headrace.top import Top
+from headrace.top.screens import KEYS, Confirm, Reading
 from headrace.top.snapshot import SnapshotReader
 from headrace.top.tables import (
     EndedTable,
@@ -22,11 +24,11 @@ from headrace.top.tables import (
     QueueTable,
     RunningTable,
     Table,
+    TopicTable,
     age,
     rate,
     sparkline,
 )
-from headrace.top.view import Confirm
 
 HOSTILE = "[red]\x1b[2J<b>\u202e"
 
@@ -91,26 +93,12 @@ async def test_queues_workers_and_errors_are_live(app: Headrace) -> None:
         await until(pilot, lambda: [row[0] for row in cells(queues)] == ["default", "mail"])
         await until(pilot, lambda: cells(queues)[0][3] == "1")
         assert cells(queues)[1][6] == "1"
-        assert cells(running)[0][3:6] == [held.id, "hold", "default"]
-        assert "[red]\\x1b[2J<b>\\u202e" in cells(errors)[0][5]
-        assert "1 workers, 1/" in said(top, "#totals")
+        row = cells(running)[0]
+        assert (row[0], row[2], row[5]) == ("hold", "default", held.id)
+        assert "[red]\\x1b[2J<b>\\u202e" in cells(errors)[0][2]
+        assert "1 worker 1/" in said(top, "#totals")
         shop.go.set()
         await until(pilot, lambda: cells(queues)[0][3] == "")
-
-
-async def test_done_jobs_are_shown_in_a_tab_of_their_own(app: Headrace) -> None:
-    shop = Shop(app)
-    top = Top(shop.app.admin, every=60)
-    async with shop.app, shop.app.worker(), top.run_test(size=(140, 40)) as pilot:
-        held = await shop.held.enqueue()
-        shop.go.set()
-        await held.result(timeout=20)
-        await pilot.press("4")
-        ended = top.query_one(EndedTable)
-        await until(pilot, lambda: ended.row_count == 1)
-        assert cells(ended)[0][2:6] == ["1", "hold", "default", held.id]
-        await pilot.press("1")
-        await until(pilot, lambda: top.snapshot.ended == ())
 
 
 async def test_a_queue_is_paused_and_resumed_after_a_question(shop: Shop) -> None:
@@ -182,11 +170,11 @@ async def test_an_event_that_two_groups_handle_is_cancelled_in_the_one_that_is_c
     async with app, app.worker(), top.run_test(size=(140, 40)) as pilot:
         id = await orders.publish(Paid("o-1"))
         running = top.query_one(RunningTable)
-        await until(pilot, lambda: [row[3] for row in cells(running)] == [id, id])
+        await until(pilot, lambda: [row[5] for row in cells(running)] == [id, id])
         await pilot.press("2")
         queue = running.chosen_job[0] if running.chosen_job else ""
         await pilot.press("c", "y")
-        await until(pilot, lambda: [row[5] for row in cells(running)] not in ([], [queue]))
+        await until(pilot, lambda: [row[2] for row in cells(running)] not in ([], [queue]))
         await until(pilot, lambda: running.row_count == 1)
         assert ended == [queue.partition("@")[0]]
         go.set()
@@ -256,6 +244,131 @@ async def test_queues_are_searched_by_name(shop: Shop) -> None:
         await pilot.press("slash", *"mai", "enter")
         await until(pilot, lambda: [row[0] for row in cells(queues)] == ["mail"])
         assert top.query_one(Input).value == "mai"
+
+
+async def test_running_jobs_and_errors_are_searched_where_they_are(shop: Shop) -> None:
+    top = Top(shop.app.admin, every=60)
+    async with shop.app, shop.app.worker(), top.run_test() as pilot:
+        await shop.held.enqueue()
+        await shop.bury("no route")
+        await shop.bury("no card")
+        running, errors = top.query_one(RunningTable), top.query_one(ErrorTable)
+        await until(pilot, lambda: errors.row_count == 2 and cells(running)[0][0] == "hold")
+        await pilot.press("2", "slash", *"nobody", "enter")
+        await until(pilot, lambda: running.row_count == 0)
+        assert top.query_one("#tabs", TabbedContent).active == "running"
+        await pilot.press("3", "slash", *"card", "enter")
+        await until(pilot, lambda: errors.row_count == 1)
+        assert "no card" in cells(errors)[0][2]
+        # Each table has its own.
+        assert top.query_one(QueueTable).row_count == 2
+        shop.go.set()
+
+
+async def test_done_jobs_are_shown_in_a_tab_of_their_own(app: Headrace) -> None:
+    shop = Shop(app)
+    top = Top(shop.app.admin, every=60)
+    async with shop.app, shop.app.worker(), top.run_test(size=(140, 40)) as pilot:
+        held = await shop.held.enqueue()
+        shop.go.set()
+        await held.result(timeout=20)
+        await pilot.press("4")
+        ended = top.query_one(EndedTable)
+        await until(pilot, lambda: ended.row_count == 1)
+        assert cells(ended)[0][2:6] == ["1", "hold", "default", held.id]
+        await pilot.press("enter")
+        await until(pilot, lambda: held.id in read(top))
+        await pilot.press("escape")
+        await pilot.press("1")
+        await until(pilot, lambda: top.snapshot.ended == ())
+
+
+async def test_the_groups_of_topics_are_shown() -> None:
+    app = Headrace("memory://")
+    orders = app.topic("orders", Paid)
+
+    @orders.subscribe("billing", retry=Retry(1))
+    async def bill(event: Paid) -> None:
+        raise ValueError("no card")
+
+    top = Top(app.admin, every=60)
+    async with app, app.worker(), top.run_test() as pilot:
+        await orders.publish(Paid("o-1"))
+        topics = top.query_one(TopicTable)
+        await pilot.press("5")
+        await until(pilot, lambda: [row[6] for row in cells(topics)] == ["1"])
+        assert cells(topics)[0][:2] == ["orders", "billing"]
+        await pilot.press("enter")
+        await until(pilot, lambda: "billing" in read(top))
+        await pilot.press("escape")
+
+
+async def test_enter_shows_all_that_is_known_of_a_row(shop: Shop) -> None:
+    top = Top(shop.app.admin, every=60)
+    async with shop.app, shop.app.worker(), top.run_test(size=(80, 24)) as pilot:
+        held = await shop.held.enqueue()
+        dead = await shop.bury("no route")
+        errors, running = top.query_one(ErrorTable), top.query_one(RunningTable)
+        await until(pilot, lambda: errors.row_count == 1 and running.chosen_job is not None)
+        for tab, texts in (
+            ("3", [dead, "ValueError: no route", "Traceback", "retries_exhausted"]),
+            ("2", [held.id, "It is running on worker"]),
+            ("1", ["default", "workers"]),
+        ):
+            await pilot.press(tab, "enter")
+            await until(pilot, partial(_reads, top, texts))
+            await pilot.press("escape")
+            await pilot.pause()
+        shop.go.set()
+
+
+async def test_a_question_mark_lists_the_keys(shop: Shop) -> None:
+    top = Top(shop.app.admin, every=60)
+    async with shop.app, top.run_test(size=(80, 24)) as pilot:
+        await pilot.press("question_mark")
+        await until(pilot, lambda: all(does in read(top) for _, does in KEYS))
+        await pilot.press("question_mark")
+        await pilot.pause()
+        assert not isinstance(top.screen, Reading)
+
+
+def _reads(top: Top, texts: list[str]) -> bool:
+    return all(text in read(top) for text in texts)
+
+
+def read(top: Top) -> str:
+    """The text that is open over the tables; empty if there is none."""
+    if not isinstance(top.screen, Reading):
+        return ""
+    return "".join(str(part.render()) for part in top.screen.query(Static))
+
+
+def screen_of(top: Top) -> list[str]:
+    """The lines of the terminal."""
+    strips = top.screen._compositor.render_strips()
+    return ["".join(segment.text for segment in strip) for strip in strips]
+
+
+async def test_all_that_matters_fits_into_80_by_24(shop: Shop) -> None:
+    top = Top(shop.app.admin, every=60)
+    async with shop.app, shop.app.worker(), top.run_test(size=(80, 24)) as pilot:
+        await shop.held.enqueue()
+        await shop.bury("no route")
+        errors = top.query_one(ErrorTable)
+        await until(pilot, lambda: errors.row_count == 1)
+        await until(pilot, lambda: "1 worker 1/100 busy" in said(top, "#totals"))
+        footer = screen_of(top)[-1]
+        for label in ("Pause", "Replay", "All dead", "Cancel", "Find", "Keys", "Quit"):
+            assert label in footer
+        (totals,) = [line for line in screen_of(top) if " waiting " in line and "/s done" in line]
+        assert "1 worker 1/100 busy" in totals
+        await pilot.press("3")
+        await pilot.pause()
+        assert any("ValueError: no route" in line for line in screen_of(top))
+        await pilot.press("2")
+        await pilot.pause()
+        assert any("hold" in line and "default" in line for line in screen_of(top))
+        shop.go.set()
 
 
 async def test_it_fits_into_small_and_large_terminals(shop: Shop) -> None:

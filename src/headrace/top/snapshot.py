@@ -8,10 +8,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from headrace.admin import Admin, DeadInfo, JobSummary, MinuteStats, QueueInfo, WorkerInfo
+from headrace.admin import (
+    Admin,
+    DeadInfo,
+    JobSummary,
+    MinuteStats,
+    QueueInfo,
+    TopicInfo,
+    WorkerInfo,
+)
 
 _MINUTES = 30
 _QUEUES = 200
+_TOPICS = 200
 _ERRORS = 50
 _ERRORS_SCANNED = 200
 # Queues whose dead jobs are read; the rest are left out, so that a snapshot has a bounded cost.
@@ -47,6 +56,8 @@ class TopSnapshot:
     """How many queues are not shown."""
     ended: tuple[JobSummary, ...] = ()
     """Jobs that are done, the latest first, if they were asked for."""
+    topics: tuple[TopicInfo, ...] = ()
+    """If they were asked for."""
 
     @property
     def done(self) -> float:
@@ -69,9 +80,11 @@ class SnapshotReader:
     _counted: dict[str, Minutes] = field(default_factory=dict)
     _at: float = 0.0
 
-    async def read(self, search: str = "", *, ended: bool = False) -> TopSnapshot:
-        """A snapshot, in a bounded number of calls to the store; with `ended` jobs if they are
-        shown."""
+    async def read(
+        self, search: str = "", *, ended: bool = False, topics: bool = False
+    ) -> TopSnapshot:
+        """A snapshot, in a bounded number of calls to the store; with `ended` jobs and topics if
+        they are shown."""
         page = await self.admin.queue_page(search or None, limit=_QUEUES)
         names = [info.name for info in page.queues]
         stats = await self.admin.stats(_MINUTES, names) if names else []
@@ -82,8 +95,10 @@ class SnapshotReader:
         self._at = now
         workers = await self.admin.workers()
         done = await self._ended(rows) if ended else []
+        found = (await self.admin.topics())[:_TOPICS] if topics else []
         hidden = page.total - len(names)
-        return TopSnapshot(tuple(rows), tuple(workers), tuple(errors), hidden, tuple(done))
+        tables = tuple(rows), tuple(workers), tuple(errors)
+        return TopSnapshot(*tables, hidden, tuple(done), tuple(found))
 
     async def _ended(self, rows: Sequence[QueueRow]) -> list[JobSummary]:
         busy = sorted(rows, key=lambda row: row.history[::-1], reverse=True)

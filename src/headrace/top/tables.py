@@ -1,4 +1,4 @@
-"""The tables: queues, running jobs, errors and done jobs; numbers and times in few characters."""
+"""The tables of the terminal view; numbers and times in few characters."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from datetime import UTC, datetime
 from rich.text import Text
 from textual.widgets import DataTable
 
-from headrace.admin import DeadInfo, JobSummary, WorkerInfo
-from headrace.core.display import harmless
+from headrace.admin import DeadInfo, GroupInfo, JobSummary, WorkerInfo
+from headrace.core.display import harmless, plural
 from headrace.top.snapshot import QueueRow, TopSnapshot
 
+_LONGEST = 300
+_SHORT = 20
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
@@ -56,10 +58,14 @@ class TableRow:
     key: str
     cells: Sequence[str | Text]
 
+    def has(self, text: str) -> bool:
+        return any(text in str(cell).casefold() for cell in self.cells)
+
 
 class Table(DataTable[str | Text]):
     """A table that keeps the cursor on its row when rows come and go."""
 
+    TAB = ""
     HEADINGS: tuple[str, ...] = ()
 
     def on_mount(self) -> None:
@@ -76,9 +82,10 @@ class Table(DataTable[str | Text]):
         key = self.coordinate_to_cell_key(self.cursor_coordinate).row_key.value
         return key or None
 
-    def show(self, snapshot: TopSnapshot) -> None:
+    def show(self, snapshot: TopSnapshot, search: str = "") -> None:
+        """Show the rows that have `search` in one of their cells, ignoring case."""
         chosen, top = self.chosen, self.scroll_offset.y
-        rows = list(self.rows_of(snapshot))
+        rows = [row for row in self.rows_of(snapshot) if row.has(search.casefold())]
         self.clear()
         for row in rows:
             self.add_row(*row.cells, key=row.key)
@@ -93,6 +100,7 @@ class Table(DataTable[str | Text]):
 
 
 class QueueTable(Table):
+    TAB = "queues"
     HEADINGS = (
         "queue", "", "waiting", "running", "sched.", "blocked", "dead", "oldest", "done", "failed",
         "last 30 min",
@@ -128,20 +136,22 @@ def _number(value: int, style: str = "") -> Text:
 class RunningTable(Table):
     """A row for each running job, by worker, and one for each idle worker."""
 
-    HEADINGS = ("worker", "host", "busy", "job", "task", "queue", "for")
+    TAB = "running"
+    HEADINGS = ("task", "for", "queue", "worker", "busy", "job", "host")
 
     def rows_of(self, snapshot: TopSnapshot) -> Iterable[TableRow]:
         for worker in snapshot.workers:
             busy = Text(f"{worker.running}/{worker.concurrency}", justify="right")
-            named = (Text(harmless(worker.name)), Text(harmless(worker.host)), busy)
+            named, host = (Text(harmless(worker.name)), busy), Text(harmless(worker.host))
             if not worker.runs:
-                yield TableRow(worker.name, (*named, "", "", "", ""))
+                idle = Text("idle", style="dim")
+                yield TableRow(worker.name, (idle, "", "", *named, "", host))
             for run in worker.runs:
-                what = (run.id, run.task or "", run.queue)
-                cells = [Text(harmless(text)) for text in what]
+                since = Text(ago(run.started), justify="right")
+                what = (_short(run.task or ""), since, _short(run.queue))
                 # Two groups may run the same event, and two workers the same job for a while.
                 key = "\n".join((worker.name, run.queue, run.id))
-                yield TableRow(key, (*named, *cells, Text(ago(run.started), justify="right")))
+                yield TableRow(key, (*what, *named, Text(harmless(run.id)), host))
 
     @property
     def chosen_job(self) -> tuple[str, str] | None:
@@ -154,11 +164,12 @@ class RunningTable(Table):
     def summary(workers: Sequence[WorkerInfo]) -> str:
         places = sum(worker.concurrency for worker in workers)
         running = sum(worker.running for worker in workers)
-        return f"{len(workers)} workers, {running}/{places} busy"
+        return f"{plural(len(workers), 'worker')} {running}/{places} busy"
 
 
 class ErrorTable(Table):
-    HEADINGS = ("died", "queue", "task", "job", "reason", "error")
+    TAB = "errors"
+    HEADINGS = ("died", "task", "error", "queue", "reason", "job")
 
     def rows_of(self, snapshot: TopSnapshot) -> Iterable[TableRow]:
         for info in snapshot.errors:
@@ -177,26 +188,81 @@ def _error_cells(info: DeadInfo) -> Sequence[str | Text]:
     error = f"{info.error_type}: {info.error_text}" if info.error_type else info.error_text
     if info.unreadable:
         error = f"(unreadable: {', '.join(info.unreadable)}) {error}".rstrip()
-    texts = (info.queue, info.task or "?", info.id, info.reason, error[:300])
-    return (f"{ago(info.died)} ago", *(Text(harmless(text)) for text in texts))
+    rest = (error[:_LONGEST], info.queue, info.reason, info.id)
+    named = _short(info.task or "?")
+    return (f"{ago(info.died)} ago", named, *(Text(harmless(text)) for text in rest))
 
 
 class EndedTable(Table):
     """Jobs that are done, as far as the history has them."""
 
+    TAB = "ended"
     HEADINGS = ("ended", "took", "attempt", "task", "queue", "job", "worker")
 
     def rows_of(self, snapshot: TopSnapshot) -> Iterable[TableRow]:
         for job in snapshot.ended:
             yield TableRow(f"{job.queue}\n{job.id}\n{job.ended}", _ended_cells(job))
 
+    @property
+    def chosen_job(self) -> tuple[str, str] | None:
+        """Queue and id of the job at the cursor."""
+        if self.chosen is None:
+            return None
+        queue, id, _ = self.chosen.split("\n")
+        return queue, id
+
 
 def _ended_cells(job: JobSummary) -> Sequence[str | Text]:
     took = "" if job.took is None else f"{job.took:.3f} s"
-    texts = (job.task or "?", job.queue, job.id, job.worker or "")
     return (
         f"{ago(job.ended)} ago" if job.ended else "",
         Text(took, justify="right"),
         Text(str(job.attempt), justify="right"),
-        *(Text(harmless(text)) for text in texts),
+        *(_short(job.task or "?"), _short(job.queue)),
+        *(Text(harmless(text)) for text in (job.id, job.worker or "")),
     )
+
+
+class TopicTable(Table):
+    """A row for each group of each topic, and one for a topic without groups."""
+
+    TAB = "topics"
+    HEADINGS = (
+        "topic", "group", "behind", "waiting", "running", "blocked", "dead", "oldest", "stopped",
+    )  # fmt: skip
+
+    def rows_of(self, snapshot: TopSnapshot) -> Iterable[TableRow]:
+        for topic in snapshot.topics:
+            name = _short(topic.name)
+            if not topic.groups:
+                nobody = Text("no group", style="dim")
+                yield TableRow(topic.name, (name, nobody, *[""] * (len(self.HEADINGS) - 2)))
+            for group in topic.groups:
+                yield TableRow(f"{topic.name}\n{group.name}", (name, *_group_cells(group)))
+
+    def chosen_group(self, snapshot: TopSnapshot) -> tuple[str, GroupInfo] | None:
+        """Topic and group at the cursor."""
+        topic, _, name = (self.chosen or "").partition("\n")
+        found = [group for each in snapshot.topics if each.name == topic for group in each.groups]
+        return next(((topic, group) for group in found if group.name == name), None)
+
+
+def _group_cells(group: GroupInfo) -> Sequence[str | Text]:
+    stopped = f"{group.stopped_keys} keys" if group.stopped_keys else ""
+    stopped = ", ".join(filter(None, ("paused" if group.paused else "", stopped)))
+    return (
+        _short(group.name),
+        _number(group.behind),
+        _number(group.waiting + group.scheduled),
+        _number(group.running, "green"),
+        _number(group.blocked, "yellow"),
+        _number(group.dead, "red"),
+        Text(age(group.age), justify="right"),
+        Text(stopped, style="bold yellow"),
+    )
+
+
+def _short(text: str) -> Text:
+    """Short enough for other columns to be seen."""
+    shown = harmless(text)
+    return Text(shown if len(shown) <= _SHORT else shown[: _SHORT - 1] + "…")

@@ -1,4 +1,4 @@
-"""The terminal view: what it shows, its keys, and a question before each action."""
+"""The terminal view: what it shows, its keys, and what they do."""
 
 from __future__ import annotations
 
@@ -11,50 +11,28 @@ from rich.text import Text
 from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
 from textual.css.query import NoMatches
-from textual.screen import ModalScreen, Screen
-from textual.widgets import Button, Footer, Header, Input, Static, TabbedContent, TabPane
+from textual.screen import Screen
+from textual.widgets import DataTable, Footer, Header, Input, Static, TabbedContent, TabPane
 
 from headrace.admin import Admin
 from headrace.core.display import harmless
 from headrace.errors import HeadraceError
+from headrace.top import details
+from headrace.top.screens import Confirm, Reading, keys
 from headrace.top.snapshot import SnapshotReader, TopSnapshot
-from headrace.top.tables import EndedTable, ErrorTable, QueueTable, RunningTable, Table, rate
-
-
-class Confirm(ModalScreen[bool]):
-    """A question with yes and no; no has the focus."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "answer(True)", "Yes"),
-        Binding("n,escape", "answer(False)", "No"),
-        Binding("left,right", "app.focus_next", show=False),
-    ]
-
-    def __init__(self, question: str) -> None:
-        super().__init__()
-        self._question = question
-
-    def compose(self) -> ComposeResult:
-        with Vertical(id="question"):
-            yield Static(Text(self._question))
-            with Horizontal():
-                yield Button("No", id="no")
-                yield Button("Yes", id="yes", variant="error")
-
-    def on_mount(self) -> None:
-        self.query_one("#no").focus()
-
-    def on_button_pressed(self, event: Button.Pressed) -> None:
-        self.dismiss(event.button.id == "yes")
-
-    def action_answer(self, yes: bool) -> None:
-        self.dismiss(yes)
-
+from headrace.top.tables import (
+    EndedTable,
+    ErrorTable,
+    QueueTable,
+    RunningTable,
+    Table,
+    TopicTable,
+)
 
 _EVERY = 2.0
 _PATIENCE = 5.0
+_NOTHING = TopSnapshot()
 
 
 class Top(App[None]):
@@ -65,16 +43,19 @@ class Top(App[None]):
     TITLE = "headrace top"
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("p", "pause", "Pause/resume queue"),
+        # As short as it takes for all of them to fit into 80 columns.
+        Binding("p", "pause", "Pause"),
         Binding("r", "replay", "Replay"),
-        Binding("R", "replay_all", "Replay all dead of queue"),
-        Binding("c", "cancel", "Cancel job"),
+        Binding("R", "replay_all", "All dead"),
+        Binding("c", "cancel", "Cancel"),
         Binding("1", "tab('queues')", show=False),
         Binding("2", "tab('running')", show=False),
         Binding("3", "tab('errors')", show=False),
         Binding("4", "tab('ended')", show=False),
-        Binding("/", "search", "Search"),
-        Binding("space", "refresh_now", "Refresh"),
+        Binding("5", "tab('topics')", show=False),
+        Binding("/", "search", "Find"),
+        Binding("space", "refresh_now", show=False),
+        Binding("question_mark", "keys", "Keys", key_display="?"),
         Binding("q", "quit", "Quit"),
     ]
 
@@ -84,12 +65,13 @@ class Top(App[None]):
         self._reader = SnapshotReader(admin)
         self._every = every
         self._looking = asyncio.Lock()
-        self.snapshot = TopSnapshot()
+        self._searches: dict[str, str] = {}
+        self.snapshot = _NOTHING
 
     def compose(self) -> ComposeResult:
         yield Header(show_clock=True)
         yield Static(id="totals")
-        yield Input(placeholder="part of a queue's name", id="search")
+        yield Input(placeholder="part of what is shown", id="search")
         with TabbedContent(id="tabs"):
             with TabPane("1 Queues", id="queues"):
                 yield QueueTable()
@@ -99,6 +81,8 @@ class Top(App[None]):
                 yield ErrorTable()
             with TabPane("4 Done", id="ended"):
                 yield EndedTable()
+            with TabPane("5 Topics", id="topics"):
+                yield TopicTable()
         yield Static(id="trouble")
         yield Footer()
 
@@ -127,9 +111,9 @@ class Top(App[None]):
     async def _look(self) -> None:
         try:
             async with asyncio.timeout(_PATIENCE):
-                search = self._main.query_one("#search", Input).value
-                ended = self._main.query_one("#tabs", TabbedContent).active == "ended"
-                self.snapshot = await self._reader.read(search, ended=ended)
+                search, tab = self._searches.get("queues", ""), self._open_tab
+                shown = {"ended": tab == "ended", "topics": tab == "topics"}
+                self.snapshot = await self._reader.read(search, **shown)
         except TimeoutError:
             self._say(f"the store has not answered for {_PATIENCE:g} s", trouble=True)
             return
@@ -137,9 +121,18 @@ class Top(App[None]):
             self._say(str(error), trouble=True)
             return
         self._say("")
-        self._main.query_one("#totals", Static).update(_totals(self.snapshot))
+        self._show()
+
+    def _show(self) -> None:
+        width = self._main.size.width - 2
+        self._main.query_one("#totals", Static).update(details.totals(self.snapshot, width))
         for table in self._main.query(Table):
-            table.show(self.snapshot)
+            table.show(self.snapshot, self._searches.get(table.TAB, ""))
+
+    def on_resize(self) -> None:
+        # Before the first look there is nothing to show.
+        if self.snapshot is not _NOTHING:
+            self._show()
 
     def action_refresh_now(self) -> None:
         self.look()
@@ -147,9 +140,6 @@ class Top(App[None]):
     def action_tab(self, name: str) -> None:
         self.query_one("#tabs", TabbedContent).active = name
         self.query_one(f"#{name}").query_one(Table).focus()
-        if name == "ended":
-            # Read only while they are shown.
-            self.look()
 
     def action_search(self) -> None:
         search = self.query_one("#search", Input)
@@ -158,8 +148,54 @@ class Top(App[None]):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.input.display = bool(event.value)
-        self.action_tab("queues")
+        tab = self._open_tab
+        self._searches[tab] = event.value
+        self.action_tab(tab)
+        self._show()
         self.look()
+
+    def on_tabbed_content_tab_activated(self) -> None:
+        """Each table has a search of its own."""
+        search = self._main.query_one("#search", Input)
+        search.value = self._searches.get(self._open_tab, "")
+        search.display = bool(search.value)
+        # Some of it is read only while it is shown.
+        self.look()
+
+    def action_keys(self) -> None:
+        self.push_screen(keys())
+
+    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        """Enter: all that is known of the row."""
+        self._read(self._open_tab)
+
+    @work
+    async def _read(self, tab: str) -> None:
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                text = await self._details(tab)
+        except (HeadraceError, TimeoutError) as error:
+            self._say(str(error) or "the store does not answer", trouble=True)
+            return
+        if text is not None:
+            self.push_screen(Reading("Details", text))
+
+    async def _details(self, tab: str) -> Text | None:
+        snapshot = self.snapshot
+        if tab == "queues":
+            name = self.query_one(QueueTable).chosen
+            rows = [row for row in snapshot.queues if row.info.name == name]
+            return details.of_queue(rows[0], snapshot.workers) if rows else None
+        if tab in ("running", "ended"):
+            running = self.query_one(RunningTable).chosen_job
+            job = running if tab == "running" else self.query_one(EndedTable).chosen_job
+            return await details.of_job(self._admin, *job) if job else None
+        if tab == "topics":
+            group = self.query_one(TopicTable).chosen_group(snapshot)
+            return details.of_group(*group) if group else None
+        chosen = self.query_one(ErrorTable).chosen_job
+        dead = [info for info in snapshot.errors if (info.queue, info.id) == chosen]
+        return details.of_dead(dead[0]) if dead else None
 
     def action_pause(self) -> None:
         name = self.query_one(QueueTable).chosen
@@ -195,8 +231,12 @@ class Top(App[None]):
         queue, id = job
         self._ask(f"Cancel job {id!r} of {queue!r}?", lambda: self._admin.cancel(id, queue))
 
+    @property
+    def _open_tab(self) -> str:
+        return self._main.query_one("#tabs", TabbedContent).active
+
     def _is_open(self, tab: str) -> bool:
-        return self.query_one("#tabs", TabbedContent).active == tab
+        return self._open_tab == tab
 
     def _ask(self, question: str, action: Callable[[], Awaitable[object]]) -> None:
         def answered(yes: bool | None) -> None:
@@ -218,16 +258,3 @@ class Top(App[None]):
         said = self._main.query_one("#trouble", Static)
         said.update(Text(harmless(text), style="bold red" if trouble else "yellow"))
         said.display = bool(text)
-
-
-def _totals(snapshot: TopSnapshot) -> Text:
-    parts = [
-        f"{snapshot.total('waiting'):,} waiting",
-        f"{snapshot.total('running'):,} running",
-        f"{snapshot.total('dead'):,} dead",
-        f"done {rate(snapshot.done) or '0/s'}",
-        f"failed {rate(snapshot.failed) or '0/s'}",
-        RunningTable.summary(snapshot.workers),
-        *([f"{snapshot.hidden:,} more queues: / searches"] if snapshot.hidden else []),
-    ]
-    return Text("   ".join(parts))

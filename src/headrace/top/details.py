@@ -1,0 +1,117 @@
+"""All that is known of one row, or of all of them in one line, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.text import Text
+
+from headrace.admin import Admin, DeadInfo, GroupInfo, JobDetail, WorkerInfo
+from headrace.core.display import harmless
+from headrace.top.snapshot import QueueRow, TopSnapshot
+from headrace.top.tables import RunningTable, age, rate
+
+_LONGEST = 2_000
+Facts = Iterable[tuple[str, object]]
+
+
+def totals(snapshot: TopSnapshot, width: int) -> Text:
+    """One line: what does not fit is left out, from the end."""
+    parts = [
+        f"{snapshot.total('waiting'):,} waiting",
+        f"{snapshot.total('running'):,} running",
+        f"{snapshot.total('dead'):,} dead",
+        f"{rate(snapshot.done) or '0/s'} done",
+        f"{rate(snapshot.failed) or '0/s'} failed",
+        RunningTable.summary(snapshot.workers),
+        *([f"{snapshot.hidden:,} more queues: / finds"] if snapshot.hidden else []),
+    ]
+    while len("  ".join(parts)) > width and len(parts) > 1:
+        parts.pop()
+    return Text("  ".join(parts), no_wrap=True, overflow="ellipsis")
+
+
+def of_queue(row: QueueRow, workers: Sequence[WorkerInfo]) -> Text:
+    info = row.info
+    readers = [worker.name for worker in workers if info.name in worker.queues]
+    return _text([
+        ("queue", info.name),
+        ("paused", "all of it" if info.paused else ", ".join(info.paused_tasks)),
+        *((state, getattr(info, state)) for state in _STATES),
+        ("oldest", age(info.age)),
+        ("done", rate(row.done)),
+        ("failed", rate(row.failed)),
+        ("workers", ", ".join(readers) or "none reads it"),
+    ])  # fmt: skip
+
+
+_STATES = ("waiting", "running", "scheduled", "blocked", "dead")
+
+
+def of_group(topic: str, group: GroupInfo) -> Text:
+    return _text([
+        ("topic", topic),
+        ("group", group.name),
+        ("ordered", f"yes, on failure {group.on_failure}" if group.ordered else ""),
+        ("paused", "yes" if group.paused else ""),
+        ("behind", group.behind),
+        *((state, getattr(group, state)) for state in _STATES),
+        ("oldest", age(group.age)),
+        ("stopped", f"{group.stopped_keys} keys" if group.stopped_keys else ""),
+        ("last seen", group.last_seen),
+        ("gone", "its events are no longer kept" if group.gone else ""),
+    ])  # fmt: skip
+
+
+def of_dead(info: DeadInfo) -> Text:
+    facts = [
+        ("job", info.id),
+        ("task", info.task or "(cannot be read)"),
+        ("queue", info.queue),
+        ("reason", info.reason),
+        ("died", info.died),
+        ("arguments", repr(info.arguments)),
+    ]
+    return _with_attempts(_text(facts), info)
+
+
+async def of_job(admin: Admin, queue: str, id: str) -> Text:
+    job = await admin.job(id, queue)
+    progress = job.progress
+    facts = [
+        ("job", job.id),
+        ("task", job.task or "(cannot be read)"),
+        ("queue", job.queue),
+        ("state", job.state),
+        ("why", await admin.why(id, queue)),
+        ("worker", job.worker or ""),
+        ("attempt", job.attempt),
+        ("progress", "" if progress is None else f"{progress.fraction:.0%} {progress.text}"),
+        ("arguments", repr(job.arguments)),
+        ("flow", job.flow or ""),
+    ]
+    text = _with_attempts(_text(facts), job)
+    for line in job.log:
+        text.append(f"{harmless(line)}\n")
+    return text
+
+
+def _with_attempts(text: Text, job: DeadInfo | JobDetail) -> Text:
+    for attempt in reversed(job.attempts):
+        took = (attempt.ended - attempt.started).total_seconds()
+        text.append(f"\nattempt {attempt.number}", style="bold")
+        text.append(f", {took:.3f} s, on {harmless(attempt.worker)}\n")
+        text.append(f"{harmless(attempt.error)}\n", style="red")
+        for line in attempt.traceback.rstrip().split("\n"):
+            text.append(f"{harmless(line.expandtabs(4))}\n")
+    return text
+
+
+def _text(facts: Facts) -> Text:
+    text = Text()
+    for name, value in facts:
+        shown = str(value)
+        if shown and value != 0:
+            text.append(f"{name:<10} ", style="bold")
+            text.append(f"{harmless(shown[:_LONGEST])}\n")
+    return text
