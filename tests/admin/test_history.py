@@ -272,3 +272,31 @@ async def end_many(app: Headrace, count: int) -> None:
             each.task, each.attempt, each.started_ms, each.took_us = "work", 1, 1, 1
         assert await worker.settle("default", [Settlement(each, DONE) for each in taken]) == []
     await worker.close()
+
+
+async def test_what_is_redacted_stays_so_once_a_job_has_ended(
+    store_url: str, namespace: str
+) -> None:
+    def hide(task: str, value: object) -> object:
+        return {"to": "***"} if isinstance(value, dict) else "***"
+
+    app = Headrace(store_url, namespace=namespace, redact=hide)
+
+    @app.task(retry=Retry(2, backoff="fixed", base=0.001))
+    async def send(ctx: Context, to: str) -> str:
+        ctx.progress(0.5, f"writing to {to}")
+        ctx.log(f"to {to}")
+        if ctx.attempt == 1:
+            raise ConnectionError(f"no answer from {to}")
+        return to
+
+    async with app:
+        async with app.worker():
+            job = await send.enqueue("ann@example.com")
+            await job.result(LONG)
+        shown = app.admin.redacted()
+        assert "ann@example.com" not in repr(await shown.job(job.id))
+        page = await shown.jobs(state="done")
+        assert [each.id for each in page.jobs] == [job.id]
+        assert "ann@example.com" not in repr(page)
+        assert (await shown.jobs(state="done", search="ann@example")).jobs == []

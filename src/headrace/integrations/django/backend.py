@@ -157,12 +157,13 @@ class HeadraceBackend(BaseTaskBackend):
         return job, runs
 
     def _result_of(self, job: JobDetail, runs: list[TaskAttempt]) -> base.TaskResult[Any]:
+        if job.state is State.CANCELLED or (job.state is State.DONE and not job.result_kept):
+            raise TaskResultDoesNotExist(job.id)
         if job.state is State.DONE:
             kept = msgspec.convert(job.result, StoredResult, strict=False)
             path, args, kwargs, value = kept.path, kept.args, kept.kwargs, kept.value
             runs = kept.runs
         elif job.task is None or job.arguments is None:
-            # Of a cancelled job the store does not keep what it was.
             raise TaskResultDoesNotExist(job.id)
         else:
             path, (args, kwargs), value = job.task, job.arguments, None
