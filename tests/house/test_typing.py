@@ -50,6 +50,11 @@ def greet_sync(ctx: Context, name: str) -> str:
 @app.task(result_ttl=0)
 async def generic(*names: str, limit: int = 5, **more: bytes) -> dict[str, int]:
     return dict.fromkeys([*names, *more], limit)
+
+
+@app.task
+def total(numbers: list[int]) -> int:
+    return sum(numbers)
 """
 
 TOPICS = """
@@ -209,6 +214,18 @@ REVEALED = [
     ("await generic.enqueue('a', limit=2, b=b'')", "headrace.client.job.Job[dict[str, int]]"),
     ("await (await add.enqueue(1, 2)).status()", "headrace.core.job.state.State"),
     ("app.job('x')", "headrace.client.job.Job[Any]"),
+    ("crunch.call()", "headrace.core.task.open_call.OpenCall[int, list[int]]"),
+    ("chain(add.call(1, 2), crunch.call())", "headrace.core.flow.flow.Flow[list[int]]"),
+    (
+        "group([add.call(1, 2), add.call(3, 4)]).then(total.call())",
+        "headrace.core.flow.flow.Flow[int]",
+    ),
+    (
+        "chain(add.call(1, 2), add.call(b=1), crunch.call(), total.call())",
+        "headrace.core.flow.flow.Flow[int]",
+    ),
+    ("chain(add.call(1, 2), send_mail.call('a'))", "headrace.core.flow.flow.Flow[None]"),
+    ("await app.enqueue(total.call().after(add.call(1, 2)))", "headrace.client.job.Job[int]"),
     ("orders", "headrace.client.topic.topic.Topic[topics.OrderPaid]"),
     ("await orders.publish(OrderPaid('o', 1))", "str"),
     ("(await orders.publish_many([]))[0].ok", "bool"),
@@ -248,6 +265,12 @@ WRONG = [
     ('await loose.enqueue("text", 1)', "arg-type"),
     ("await loose.enqueue({})", "call-arg"),
     ("word: str = await (await add.enqueue(1, 2)).result()", "assignment"),
+    ("await app.enqueue(total.call())", "call-overload"),
+    ("chain(add.call(1, 2), total.call())", "misc"),
+    ("chain(add.call(1, 2), crunch.call(), greet.call())", "misc"),
+    ("group([add.call(1, 2)]).then(crunch.call())", "arg-type"),
+    ("group([greet.call('a')]).then(total.call())", "arg-type"),
+    ("chain(add.call(1, 2), group([total.call(), total.call()]))", "misc"),
     ("app.task(run_in='fork')", "call-overload"),
     ("app.task(colour='red')", "call-overload"),
     ("app.worker(concurrency='many')", "arg-type"),
@@ -269,7 +292,8 @@ WRONG = [
 ]
 
 IMPORTS = (
-    "from tasks import add, app, crunch, generic, loose, send_mail, greet, greet_sync; "
+    "from headrace import chain, group; "
+    "from tasks import add, app, crunch, generic, loose, send_mail, greet, greet_sync, total; "
     "from topics import OrderPaid, Refund, audit, bill, ledger, load, orders, raw, refund\n"
 )
 

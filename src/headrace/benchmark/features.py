@@ -77,10 +77,10 @@ class Features:
         return await self._drain("many", [self._many.call(n) for n in range(count)])
 
     async def chained(self, steps: int) -> float:
-        links = [self._step.call(0), *(self._step.call() for _ in range(steps - 1))]
+        others = [self._step.call() for _ in range(steps - 1)]
         async with self._expecting("step", steps):
             began = time.perf_counter()
-            await self._app.enqueue(chain(*links))
+            await self._app.enqueue(chain(self._step.call(0), *others))
             await self._all_ran.wait()
             return steps / (time.perf_counter() - began)
 

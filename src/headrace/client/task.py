@@ -15,6 +15,7 @@ from headrace.core.job.failure import Unfit
 from headrace.core.job.state import Reason
 from headrace.core.task.call import Call
 from headrace.core.task.constraints import TaskConstraints
+from headrace.core.task.open_call import OpenCall
 from headrace.core.task.options import TaskOptions
 from headrace.core.task.send_options import PLAIN, SendKwargs
 from headrace.core.task.signature import Misfit, Signature
@@ -27,6 +28,7 @@ P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
 T = TypeVar("T")
+A = TypeVar("A")
 # Covariant: type checkers differ in what exactly an async function returns, but it is a coroutine.
 R_co = TypeVar("R_co", covariant=True)
 
@@ -88,19 +90,28 @@ class Task(Generic[P, R_co]):
     async def _send(self, call: Call[Any]) -> Job[Any]:
         return await self.app.outgoing.send(call)
 
+    # A call without its first argument is an `OpenCall`. Its `self` is what the task can be called
+    # with: of a task, checkers do not infer the type of the first parameter.
+
     @overload
-    def call(
+    def call(  # type: ignore[overload-overlap]
         self: Task[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
     ) -> Call[T]: ...
     @overload
-    def call(self: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> Call[R]: ...
+    def call(  # type: ignore[overload-overlap]
+        self: Task[P, R], *args: P.args, **kwargs: P.kwargs
+    ) -> Call[R]: ...
+    @overload
+    def call(  # type: ignore[misc]
+        self: Callable[Concatenate[A, Q], Coroutine[Any, Any, T]],
+        *args: Q.args,
+        **kwargs: Q.kwargs,
+    ) -> OpenCall[A, T]: ...
     @overload
     def call(
-        self: Task[Concatenate[Any, Q], Coroutine[Any, Any, T]], *args: Q.args, **kwargs: Q.kwargs
-    ) -> Call[T]: ...
-    @overload
-    def call(self: Task[Concatenate[Any, Q], R], *args: Q.args, **kwargs: Q.kwargs) -> Call[R]: ...
-    def call(self, *args: Any, **kwargs: Any) -> Call[Any]:
+        self: Callable[Concatenate[A, Q], R], *args: Q.args, **kwargs: Q.kwargs
+    ) -> OpenCall[A, R]: ...
+    def call(self, *args: Any, **kwargs: Any) -> Any:
         """The task with its arguments, to be sent later. The arguments are checked now. Without the
         first one it can be sent in a flow, where another call gives it."""
         payload, after_first = self.signature.encode_call(args, kwargs)
@@ -144,6 +155,7 @@ class Task(Generic[P, R_co]):
             payload_after_first,
             lacks_first_argument,
             self.declared.run_in,
+            Any if payload_after_first is None else self.signature.first,
         )
 
     def options(self, **changes: Unpack[SendKwargs]) -> Self:

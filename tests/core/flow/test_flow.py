@@ -20,8 +20,8 @@ def task() -> Task[..., int]:
 def named(name: str, function: Callable[..., int] | None = None) -> Task[..., int]:
     app = Headrace("memory://")
 
-    def total(first: int, second: int = 2) -> int:
-        return first + second
+    def total(first: Any, second: int = 2) -> int:
+        return int(first) + second
 
     made: Task[..., int] = app.task(name=name)(function or total)
     return made

@@ -7,12 +7,19 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar, overload
 
+from headrace.core.flow.fitting import can_fit, type_name
 from headrace.core.job.envelope import Feed
 from headrace.core.task.call import Call, Parent, R_co, SentJob, Step
+from headrace.core.task.open_call import OpenCall, Takes
 from headrace.errors import ArgumentError, ConfigError
 
 R = TypeVar("R")
 T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+Z = TypeVar("Z")
 
 
 class Flow(Step[R_co]):
@@ -39,7 +46,7 @@ class Flow(Step[R_co]):
     def gives_list(self) -> bool:
         return self._gives_list
 
-    def then(self, step: Step[T]) -> Flow[T]:
+    def then(self, step: Takes[R_co, T]) -> Flow[T]:
         """This flow and then the step, which is given the result as its first argument."""
         return chain(self, step)
 
@@ -47,21 +54,52 @@ class Flow(Step[R_co]):
         return f"<Flow that ends with {', '.join(repr(call.task) for call in self._ends[:3])}>"
 
 
+class OpenFlow(OpenCall[Z, R_co]):
+    """A flow whose first calls lack their first argument: for type checkers. It is a `Flow`."""
+
+    def then(self, step: Takes[R_co, T]) -> OpenFlow[Z, T]:
+        """See `Flow.then`."""
+        raise NotImplementedError
+
+
+Given = Takes[Any, Any]
+
+
 @overload
 def chain(only: Step[R], /) -> Flow[R]: ...
 @overload
-def chain(first: Step[Any], last: Step[R], /) -> Flow[R]: ...
+def chain(first: Step[A], last: Takes[A, R], /) -> Flow[R]: ...
 @overload
-def chain(first: Step[Any], second: Step[Any], last: Step[R], /) -> Flow[R]: ...
-@overload
-def chain(first: Step[Any], second: Step[Any], third: Step[Any], last: Step[R], /) -> Flow[R]: ...
+def chain(first: Step[A], second: Takes[A, B], last: Takes[B, R], /) -> Flow[R]: ...
 @overload
 def chain(
-    first: Step[Any], second: Step[Any], third: Step[Any], fourth: Step[Any], last: Step[R], /
+    first: Step[A], second: Takes[A, B], third: Takes[B, C], last: Takes[C, R], /
 ) -> Flow[R]: ...
 @overload
+def chain(
+    first: Step[A], second: Takes[A, B], third: Takes[B, C], fourth: Takes[C, D],
+    last: Takes[D, R], /,
+) -> Flow[R]: ...  # fmt: skip
+@overload
+def chain(
+    first: Step[A], second: Takes[A, B], third: Takes[B, C], fourth: Takes[C, D],
+    fifth: Takes[D, Any], sixth: Given, /, *more: Given,
+) -> Flow[Any]: ...  # fmt: skip
+@overload
+def chain(only: OpenCall[Z, R], /) -> OpenFlow[Z, R]: ...
+@overload
+def chain(first: OpenCall[Z, A], last: Takes[A, R], /) -> OpenFlow[Z, R]: ...
+@overload
+def chain(first: OpenCall[Z, A], second: Takes[A, B], last: Takes[B, R], /) -> OpenFlow[Z, R]: ...
+@overload
+def chain(
+    first: OpenCall[Z, A], second: Takes[A, B], third: Takes[B, Any], fourth: Given, /, *more: Given
+) -> OpenFlow[Z, Any]: ...
+@overload
+def chain(first: Step[R], /, *others: Takes[R, R]) -> Flow[R]: ...
+@overload
 def chain(*steps: Step[Any]) -> Flow[Any]: ...
-def chain(*steps: Step[Any]) -> Flow[Any]:
+def chain(*steps: Any) -> Any:
     """Steps one after the other. Each is given the result of the one before as its first argument,
     if it can take one more; after a group, the list of its results."""
     if not steps:
@@ -74,7 +112,11 @@ def chain(*steps: Step[Any]) -> Flow[Any]:
     return Flow(steps[0].heads, steps[-1].ends, gives_list=steps[-1].gives_list)
 
 
-def group(calls: Iterable[Step[T]]) -> Flow[list[T]]:
+@overload
+def group(calls: Iterable[Step[T]]) -> Flow[list[T]]: ...
+@overload
+def group(calls: Iterable[OpenCall[Z, T]]) -> OpenFlow[Z, list[T]]: ...
+def group(calls: Iterable[Any]) -> Any:
     """Steps side by side. The result is the list of their results, in their order."""
     steps = list(calls)
     if not steps:
@@ -128,6 +170,8 @@ def plan(step: Step[Any]) -> list[Node]:
     if len(order) < len(nodes):
         raise ConfigError(f"the flow goes in a circle: {_circle(waiting)}")
     _check_ids(order)
+    for node in order:
+        _check_fit(node)
     return order
 
 
@@ -160,6 +204,26 @@ def _circle(waiting: dict[Node, int]) -> str:
         path[node] = len(path)
         node = next(child for child, _ in node.children if waiting[child])
     return " → ".join(repr(on.call.task) for on in [*list(path)[path[node] :], node])
+
+
+def _check_fit(node: Node) -> None:
+    """Refuse a call whose first argument cannot be what the calls before it return."""
+    if not node.feed or node.call.takes is Any:
+        return
+    for parent, runs_anyway in node.parents.items():
+        if not isinstance(parent, Node):
+            continue
+        given = parent.call.returns
+        if runs_anyway:
+            given = given | None if isinstance(given, type) else Any
+        given = list[given] if node.feed == "list" else given  # type: ignore[valid-type]
+        if not can_fit(given, node.call.takes):
+            raise ArgumentError(
+                node.call.task,
+                f"its first argument is {type_name(node.call.takes)}, and "
+                f"{'the list of results' if node.feed == 'list' else 'the result'} of "
+                f"{parent.call.task!r} is {type_name(given)}",
+            )
 
 
 def _check_ids(nodes: Sequence[Node]) -> None:

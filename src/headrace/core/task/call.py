@@ -56,6 +56,8 @@ class Step(ABC, Generic[R_co]):
         """Whether its result is the list of the results of its ends."""
         return False
 
+    def _given(self, first: object, /) -> R_co: ...  # type: ignore[empty-body]
+
 
 class Links:
     """The parents of a call: those that feed it, and those named by `after()`, with whether it runs
@@ -120,18 +122,8 @@ class Call(Step[R_co]):
     that does; None if there is no place for one more first argument."""
 
     __slots__ = (
-        "is_plain",
-        "labels",
-        "lacks_first_argument",
-        "links",
-        "options",
-        "payload",
-        "payload_after_first",
-        "queue",
-        "returns",
-        "runner",
-        "task",
-        "task_constraints",
+        "is_plain", "labels", "lacks_first_argument", "links", "options", "payload",
+        "payload_after_first", "queue", "returns", "runner", "takes", "task", "task_constraints",
     )  # fmt: skip
 
     def __init__(
@@ -146,8 +138,10 @@ class Call(Step[R_co]):
         payload_after_first: bytes | None = None,
         lacks_first_argument: bool = False,
         runner: Runner = "loop",
+        takes: Any = Any,
     ) -> None:
         self.task = task
+        self.takes = takes
         self.runner = runner
         self.queue = options.queue or queue
         self.payload = payload

@@ -55,6 +55,12 @@ class Signature:
         self._decode = self._build_decoder()
         self.returns = hints.get("return", Any)
 
+    @property
+    def first(self) -> Any:
+        """The type of the first argument; Any if that is not known."""
+        known = self._positional > 0 and not self._variadic
+        return self._hints.get(self._parameters[0].name, Any) if known else Any
+
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         """The arguments as bytes, or an `ArgumentError` that names the one that is wrong."""
         if kwargs or not self._least <= len(args) <= self._most:

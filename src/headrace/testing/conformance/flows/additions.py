@@ -19,7 +19,7 @@ from headrace.testing.conformance.jobs.settlement import DEAD
 
 class AdditionsConformance(FlowGround):
     async def begin_flow(self, store: Store) -> tuple[JobId, JobId, JobId]:
-        """A flow of two jobs, of which the first is about to run: flow, first and last."""
+        """A flow of two jobs: the ids of the flow, the first and the last job."""
         flow = ids.new_id()
         first = parcel()
         last = parcel(parents=[first])
