@@ -7,7 +7,7 @@ place of a mark says which job of the chunk it is.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import TypeVar
 
@@ -23,6 +23,8 @@ _T = TypeVar("_T")
 FULL = 8192
 """Bytes from which on a chunk gets no further frames."""
 _STATES = {letter[0]: state for state, letter in LETTERS.items()}
+
+_MANY = 8
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -72,6 +74,16 @@ def find_mark(marks: bytes, job_id: JobId) -> tuple[int, State] | None:
             return at // MARK, _STATES[marks[at + ID]]
         end = at + ID - 1
     return None
+
+
+def find_marks(marks: bytes, job_ids: Sequence[JobId]) -> list[int]:
+    """The places of those of these jobs that are in a chunk; the latest of each."""
+    if len(job_ids) < _MANY:
+        found = [find_mark(marks, job_id) for job_id in job_ids]
+        return [each[0] for each in found if each is not None]
+    # One pass over the chunk, however many are looked for.
+    places = {marks[at : at + ID]: at // MARK for at in range(0, len(marks), MARK)}
+    return [places[mark] for mark in map(mark_of, job_ids) if mark in places]
 
 
 def _frames(data: bytes) -> Iterator[_Frame]:

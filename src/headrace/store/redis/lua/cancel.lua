@@ -71,11 +71,23 @@ local function in_log(event)
   return 'running'
 end
 
+-- What the history has of those of these jobs that are in no place: looked for once, for all.
+local kept
+local function ended_state(job_id)
+  if not kept then
+    local missing = {}
+    for i = 4, #ARGV do
+      missing[#missing + 1] = not place_of(ARGV[i]) and ARGV[i] or nil
+    end
+    kept = find_ended(missing)
+  end
+  return kept[job_id] and kept[job_id][4]
+end
+
 local function cancel(job_id)
   local place = place_of(job_id)
   if not place then
-    local ended = not MEMBERS and find_ended({job_id})[job_id]
-    return redis.call('GET', key.result .. job_id) or ended and ended[4] or in_log(job_id)
+    return redis.call('GET', key.result .. job_id) or ended_state(job_id) or in_log(job_id)
   elseif is_entry(place) then
     -- Events in a log belong to its groups.
     return IS_LOG and '' or in_stream(job_id, place)

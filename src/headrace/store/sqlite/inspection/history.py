@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from headrace.store.history.chunk import decode_chunk, find_mark
+from headrace.store.history.chunk import decode_chunk, find_marks
 from headrace.store.history.page import UNREADABLE, Positions, Shelf, ShelfPosition
 
 if TYPE_CHECKING:
@@ -74,7 +74,11 @@ def _chunks(
 
 def _visible(connection: sqlite3.Connection, queue: int) -> Iterator[_KeptPart]:
     for (shelf,) in connection.execute(_SHELVES, (queue,)).fetchall():
-        [(last, most, keep_ms)] = connection.execute(_BOUNDS, (queue, shelf)).fetchall()
+        bounds = connection.execute(_BOUNDS, (queue, shelf)).fetchone()
+        if bounds is None:
+            # A name that is not text.
+            continue
+        last, most, keep_ms = bounds
         over = last - most
         for first, count, total in connection.execute(_FIRST, (queue, shelf, over)):
             # Of what is left of the chunk, the last ones are within the bound.
@@ -100,13 +104,13 @@ def found_in_chunks(
     for name, keep_ms, first, hidden in list(_visible(connection, queue)):
         chunks = connection.execute(_MARKS, (queue, name, first, now_ms)).fetchall()
         for id, marks in chunks:
-            places = [found for job_id in job_ids if (found := find_mark(marks, job_id))]
+            places = find_marks(marks, job_ids)
             if not places:
                 continue
             jobs = _readable(connection, id)
             kept = [
                 jobs[at]
-                for at, _ in places
+                for at in places
                 if at < len(jobs)
                 and (id > first or at >= hidden)
                 and jobs[at].ended_ms + keep_ms > now_ms

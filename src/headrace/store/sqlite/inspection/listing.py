@@ -110,6 +110,18 @@ def get(
     if number is None:
         return [None] * len(job_ids)
     found = [_snapshot(connection, number, job_id, bodies, now_ms) for job_id in job_ids]
+    gone = [
+        job_id
+        for job_id, snapshot in zip(job_ids, found, strict=True)
+        if snapshot is None or (bodies and snapshot.state in (State.DONE, State.CANCELLED))
+    ]
+    if gone and (ended := history.find(connection, number, gone, now_ms)):
+        found = [
+            ended_snapshot(ended[job_id], snapshot.verdict if snapshot else b"")
+            if job_id in ended
+            else snapshot
+            for job_id, snapshot in zip(job_ids, found, strict=True)
+        ]
     if group_source(queue):
         found = [
             backlog.snapshot(connection, number, job_id, bodies=bodies) or snapshot
@@ -136,10 +148,6 @@ def _snapshot(
     if job:
         cause = flows.cause_of(connection, queue, job_id) if bodies else b""
         return _of_job(job, verdict, b"", decode_cause(cause))
-    if bodies or not verdict:
-        ended = history.find(connection, queue, [job_id], now_ms).get(job_id)
-        if ended is not None:
-            return ended_snapshot(ended, verdict)
     try:
         return JobSnapshot(decode_verdict(verdict).state, verdict) if verdict else None
     except Malformed:
