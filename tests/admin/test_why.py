@@ -205,7 +205,7 @@ async def test_a_job_that_waits_for_others(app: Headrace) -> None:
 
     job = await app.enqueue(work.call().after(work.call()))
     assert await app.admin.why(job.id) == (
-        f"It is blocked: it belongs to the flow of {job.id}, and it waits for other jobs to end."
+        "It is blocked: it ends its flow, and waits for other jobs to end."
     )
 
 
@@ -228,7 +228,7 @@ async def test_jobs_that_have_ended(app: Headrace) -> None:
     assert await app.admin.why(cancelled.id) == "It was cancelled."
     why = await app.admin.why(dead.id)
     assert why.startswith("It is dead (rejected) since 20")
-    assert why.endswith(", after 1 attempt: headrace.errors.Reject: not like this.")
+    assert why.endswith(", after 1 attempt: rejected: not like this.")
 
 
 async def test_a_dead_job_whose_task_raised_nothing(app: Headrace) -> None:
@@ -269,7 +269,7 @@ async def test_a_job_that_expired_before_it_was_started(app: Headrace) -> None:
     [
         (History((_refusal(1),), 1), ", never started: too late."),
         # It was deferred, or its worker died: nobody knows whether it had been started.
-        (History((_refusal(1),), 2), "+00:00: too late."),
+        (History((_refusal(1),), 2), " UTC: too late."),
         (History((*one_attempt().attempts, _refusal(2)), 2), ", after 1 attempt: too late."),
         (one_attempt(), ", after 1 attempt: ValueError: no such user."),
     ],

@@ -44,6 +44,28 @@ async def test_jobs_of_all_queues_are_listed_with_what_they_wait_for(app: Headra
         assert f"/job?id={first.id}&amp;queue=mail" in page
 
 
+async def test_jobs_are_told_apart_by_their_arguments(app: Headrace) -> None:
+    send = task_of(app)
+    for name in ("ann", "bob"):
+        await send.enqueue(name)
+    await send.enqueue("c" * 100_000)
+    async with Person(app) as person:
+        page = html.unescape(await person.page("/jobs"))
+        assert '{ "to": "ann" }' in page
+        assert '{ "to": "bob" }' in page
+        assert len(page) < 40_000, "large ones are not decoded"
+
+
+async def test_a_job_that_never_ran_has_no_attempts(app: Headrace) -> None:
+    job = await task_of(app).enqueue("ann")
+    async with Person(app) as person:
+        page = await person.page("/jobs")
+        assert re.search(r'data-label="Attempts" class="num"><span class="none">0<', page)
+        page = await person.page("/job", id=job.id)
+        assert "has not run yet" in page
+        assert "for its first attempt" in page
+
+
 async def test_a_filter_narrows_the_list_and_stays_in_the_form(app: Headrace) -> None:
     send = task_of(app)
     ann, bob = await send.enqueue("ann"), await send.options(delay=60).enqueue("bob")

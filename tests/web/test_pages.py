@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator
 
@@ -138,3 +139,41 @@ async def test_schedules_show_their_next_times(app: Headrace, person: Person) ->
     asked = await counted(app)
     await person.page("/schedules")
     assert asked.calls.total() <= 2, "the times are known"
+
+
+LISTS = (
+    "/queues",
+    "/jobs",
+    "/dead",
+    "/dead?by=error",
+    "/schedules",
+    "/topics",
+    "/workers",
+    "/actions",
+)
+
+
+@pytest.mark.parametrize("path", LISTS)
+async def test_every_list_is_there_as_json(app: Headrace, path: str) -> None:
+    @app.task
+    async def send(to: bytes) -> None: ...
+
+    app.every(60, name="often", args=[b"x"])(send)
+    await app.topic("orders", str).publish("o-1")
+    await send.enqueue(b"\xff")
+    await bury(app, [envelope("send", b"\xff", {1: {2}})], queue="graves")
+    await app.admin.by("ann").pause("graves")
+    async with app.worker(queues=["none"]), Person(app) as person:
+        sign = "&" if "?" in path else "?"
+        assert f'{sign.replace("&", "&amp;")}format=json" download>JSON' in await person.page(path)
+        answer = await person.get(f"{path}{sign}format=json")
+        assert answer.headers["content-type"] == "application/json"
+        assert "attachment" in answer.headers["content-disposition"]
+        rows = json.loads(answer.text)
+        assert rows
+        assert all(isinstance(row, dict) for row in rows)
+
+
+async def test_a_page_without_a_list_is_no_json(app: Headrace) -> None:
+    async with Person(app) as person:
+        assert (await person.get("/?format=json")).status_code == 404

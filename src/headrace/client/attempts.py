@@ -8,7 +8,10 @@ from datetime import datetime
 from headrace.core.clock import to_datetime
 from headrace.core.job.history import Attempt, all_attempts, decode_history
 from headrace.core.job.state import State
+from headrace.errors import Reject
 from headrace.store.contract import JobSnapshot
+
+_REJECT = f"{Reject.__module__}.{Reject.__qualname__}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +28,10 @@ class AttemptInfo:
 
     @property
     def error(self) -> str:
-        """Type and text of the error; only the text if no task raised it; empty after success."""
+        """Type and text of the error; only the text if no task raised it; empty after success. Of
+        a task that raised `Reject`, that it was rejected, and why."""
+        if self.error_type == _REJECT:
+            return f"rejected: {self.error_text}" if self.error_text else "rejected"
         return f"{self.error_type}: {self.error_text}" if self.error_type else self.error_text
 
     @classmethod

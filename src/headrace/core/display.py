@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 # Letters and marks to Unicode, and yet nothing to the eye.
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
@@ -33,3 +34,8 @@ def meant(name: str, known: Iterable[str]) -> str:
 def plural(count: int, one: str, many: str | None = None) -> str:
     """A number with what it counts: `1 job`, `1,200 jobs`."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def utc_text(moment: datetime) -> str:
+    """Date and time to the second, such as `2026-01-31 12:00:00 UTC`."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -24,7 +24,7 @@ STATES = (
 REASONS = tuple(Reason)
 _OF_BOTH = ("queue", "task", "text", "when", "from", "to")
 OF_JOBS = (*_OF_BOTH, "state")
-OF_DEAD = (*_OF_BOTH, "reason")
+OF_DEAD = (*_OF_BOTH, "reason", "error_type", "place")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,8 @@ class FilterForm:
             queue=self.get("queue"),
             state=self.get("state"),
             reason=self.get("reason"),
+            error_type=self.get("error_type"),
+            place=self.get("place"),
             task=self.get("task"),
             search=self.get("text"),
             since=moment_of(self.get("from")) or _period(self.get("when")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +56,8 @@ class HtmlPage:
     context: Mapping[str, Any] = field(default_factory=dict)
     live: float | None = 2.0
     status: int = 200
+    rows: Sequence[Any] | None = None
+    """What the page lists, for `?format=json`; None if it lists nothing."""
 
 
 def interval(calls: float, least: float) -> float:

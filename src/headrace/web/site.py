@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from pathlib import Path
@@ -32,6 +33,7 @@ from headrace.web.page import (
     page_error_of,
 )
 from headrace.web.pages import job
+from headrace.web.rendering.export import as_json_list
 from headrace.web.rendering.renderer import Renderer
 from headrace.web.routes import VIEWS
 from headrace.web.security_headers import SECURITY_HEADERS, SecurityHeaders
@@ -158,7 +160,16 @@ class Site:
         return handle
 
     async def _view(self, visit: Visit, request: Request) -> Answer:
-        return await VIEWS[visit.path](visit)
+        page = await VIEWS[visit.path](visit)
+        if visit.query.get("format") != "json":
+            return page
+        if page.rows is None:
+            raise PageError(404, "This page has no list that could be JSON.")
+        name = visit.path.strip("/") or "overview"
+        headers = {"Content-Disposition": f'attachment; filename="{name}.json"'}
+        # In a thread: arguments may have megabytes.
+        text = await asyncio.to_thread(as_json_list, page.rows)
+        return Response(text, media_type="application/json", headers=headers)
 
     async def _file(self, request: Request) -> Response:
         return await self._files.get_response(request.path_params["path"], request.scope)

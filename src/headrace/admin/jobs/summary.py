@@ -32,6 +32,7 @@ from headrace.core.masking import NOTHING_HIDDEN, Masks
 from headrace.store.contract import JobSnapshot
 
 _KEY = "key:"
+_DECODED_IN_A_LIST = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,11 @@ class JobSummary:
     """Seconds for which it was ready before its last run, if the history has it."""
     took: float | None
     """Seconds that its last run took, if the history has it."""
+    arguments: Any
+    """As plain values, for showing; None if they are not kept, cannot be read, or in a list are
+    larger than 64 KiB."""
+    lacks_first_argument: bool
+    """Whether its first argument comes from the jobs before it, so that `arguments` lack it."""
 
     @classmethod
     def of(
@@ -96,6 +102,8 @@ class JobSummary:
             ended=to_datetime(snapshot.died_ms) if snapshot.died_ms else times.ended,
             waited=times.waited,
             took=times.took,
+            arguments=redaction.arguments(envelope) if _is_small(envelope) else None,
+            lacks_first_argument=bool(envelope and envelope.overrides.feed),
         )
 
 
@@ -123,8 +131,6 @@ class JobDetail(JobSummary):
     """All that is known of one job. Of one that is done or cancelled, that is all of it while the
     history has it, and little afterwards."""
 
-    arguments: Any
-    """As plain values, for showing; None if they are not kept or cannot be read."""
     result: Any
     """What it returned, as plain values, while that is kept."""
     result_kept: bool
@@ -132,8 +138,6 @@ class JobDetail(JobSummary):
     attempts: tuple[AttemptInfo, ...]
     flow: str | None
     """The id of the last job of the flow it belongs to."""
-    lacks_first_argument: bool
-    """Whether its first argument comes from the jobs before it, so that `arguments` lack it."""
     lane: str | None
     """Its lane: `key:` and its key, or `task:` and its task."""
     width: int | None
@@ -165,13 +169,12 @@ class JobDetail(JobSummary):
         overrides = None if envelope is None else envelope.overrides
         masks = redaction.masks(envelope, constraints, _result(snapshot))
         return cls(
-            **{field.name: getattr(summary, field.name) for field in fields(summary)},
+            **_fields_of(summary),
             arguments=redaction.arguments(envelope),
             result=redaction.value(summary.task, _result(snapshot)),
             result_kept=_has_result(snapshot),
             attempts=masked_attempts(list(map(AttemptInfo.of, attempts_of(snapshot))), masks),
             flow=_flow(envelope),
-            lacks_first_argument=bool(overrides and overrides.feed),
             lane=masked_lane(constraints.lane, masks, summary.task) or None,
             width=constraints.width if constraints.lane else None,
             unique=masks.name(constraints.unique) or None,
@@ -185,6 +188,16 @@ class JobDetail(JobSummary):
             event=event_in(ids.to_id(summary.id), envelope, redaction),
             cause=_cause(snapshot),
         )
+
+
+def _fields_of(summary: JobSummary) -> dict[str, Any]:
+    """All but the arguments, which lists cut short."""
+    names = (field.name for field in fields(summary) if field.name != "arguments")
+    return {name: getattr(summary, name) for name in names}
+
+
+def _is_small(envelope: Envelope | None) -> bool:
+    return envelope is not None and len(envelope.payload) <= _DECODED_IN_A_LIST
 
 
 def _error(attempt: AttemptInfo, masks: Masks) -> str:

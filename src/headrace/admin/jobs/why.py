@@ -9,7 +9,7 @@ from headrace.admin.jobs.summary import JobSummary, key_of
 from headrace.admin.redaction import CLEAR, Redaction
 from headrace.admin.workers import read_workers
 from headrace.core.clock import to_datetime
-from headrace.core.display import plural
+from headrace.core.display import plural, utc_text
 from headrace.core.job import ids
 from headrace.core.job.capacity import Runner
 from headrace.core.job.constraints import Limit, decode_constraints
@@ -99,7 +99,7 @@ class Why:
         if job.ended is None:
             return f"{sentence}."
         when = "" if job.state is State.CANCELLED else " since"
-        sentence += f"{when} {job.ended.isoformat(sep=' ', timespec='seconds')}"
+        sentence += f"{when} {utc_text(job.ended)}"
         if job.attempt > 1:
             sentence += f", after {plural(job.attempt, 'attempt')}"
         return f"{sentence}."
@@ -108,7 +108,7 @@ class Why:
         due_ms, now_ms = self._seen.due_ms or 0, await self._store.time_ms()
         again = f", to run again after {self._error}" if self._error else ""
         if due_ms > now_ms:
-            moment = to_datetime(due_ms).isoformat(sep=" ", timespec="seconds")
+            moment = utc_text(to_datetime(due_ms))
             return f"It is scheduled, due in {span(due_ms - now_ms)}, at {moment}{again}."
         late = f"It has been due for {span(now_ms - due_ms)}{again}"
         return f"{late}: {await self._obstacle() or 'a worker is about to take it'}."
@@ -129,7 +129,7 @@ class Why:
         if gate == "lane":
             return f"It is blocked: {await self._lane()}."
         if gate == "flow":
-            return f"It is blocked: {self._flow()}it waits for other jobs to end."
+            return f"It is blocked: {self._flow()} for other jobs to end."
         if (task := gated_task(gate)) is not None:
             return f"It is blocked: task {task!r} is paused in queue {self._queue!r}."
         obstacle = await self._obstacle()
@@ -151,7 +151,7 @@ class Why:
         since = ""
         if history.attempts:
             ended = to_datetime(history.attempts[-1].ended_ms)
-            since = f" since {ended.isoformat(sep=' ', timespec='seconds')}{self._tries(history)}"
+            since = f" since {utc_text(ended)}{self._tries(history)}"
         error = f": {self._error}" if self._error else ""
         if self._seen.cause is not None:
             error = f": {await self._failed_first(self._seen.cause)}"
@@ -218,7 +218,9 @@ class Why:
     def _flow(self) -> str:
         envelope = opened(self._seen.envelope)
         flow = b"" if envelope is None else envelope.overrides.flow
-        return f"it belongs to the flow of {ids.to_text(flow)}, and " if flow else ""
+        if flow == ids.to_id(self._job.id):
+            return "it ends its flow, and waits"
+        return f"it belongs to the flow of {ids.to_text(flow)}, and waits" if flow else "it waits"
 
     def _rate(self, gate: str) -> str:
         limit = next((limit for limit in self._constraints.limits if limit.name == gate), None)

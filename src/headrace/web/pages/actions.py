@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from headrace.admin import Action
 from headrace.web.page import HtmlPage
@@ -17,13 +18,14 @@ async def actions(visit: Visit) -> HtmlPage:
     found = await visit.admin.actions(limit=_SHOWN + 1, before=before)
     # Records made without the dashboard's `redact` may show what it hides.
     is_open = visit.dashboard.redact is None
-    context = {
+    context: dict[str, Any] = {
         "actions": [each if is_open or each.redacted else _hidden(each) for each in found[:_SHOWN]],
         "older": found[_SHOWN - 1].id if len(found) > _SHOWN else None,
         "before": before,
         "days": visit.app.actions_kept / 86_400,
     }
-    return HtmlPage("actions.html", "Audit log", context, live=None if before else 5.0)
+    every = None if before else 5.0
+    return HtmlPage("actions.html", "Audit log", context, every, rows=context["actions"])
 
 
 def _hidden(action: Action) -> Action:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.admin import DeadPage
+from headrace.admin import DeadGroup, DeadGroups, DeadPage
 from headrace.admin.app import named
 from headrace.admin.pages import MOST_READS
 from headrace.core.job.state import State
@@ -23,12 +23,16 @@ if TYPE_CHECKING:
 
 _IN_A_PAGE = 50
 _EXAMINED = 1_000
+_GROUPS = 50
 _DECODED_IN_A_LIST = 64 * 1024
 
 
 async def dead(visit: Visit) -> HtmlPage:
-    """Dead jobs that match the filter, queue by queue, a page at a time."""
+    """Dead jobs that match the filter, the latest first, a page at a time; or, by error, how many
+    failed alike."""
     asked = FilterForm.of(visit.query, OF_DEAD)
+    if visit.query.get("by") == "error":
+        return await _by_error(visit, asked)
     found, problem = DeadPage([], "", 0), ""
     try:
         wanted = asked.parsed()
@@ -49,9 +53,41 @@ async def dead(visit: Visit) -> HtmlPage:
         "pair": pair,
         "cursor": found.cursor,
         "looked": looked_before(visit) + found.looked,
+        "total": found.total,
         "problem": problem,
     }
-    return HtmlPage("dead.html", "Dead jobs", context, live=interval(6 + MOST_READS, 10.0))
+    every = interval(6 + MOST_READS, 10.0)
+    return HtmlPage("dead.html", "Dead jobs", context, every, rows=found.jobs)
+
+
+async def _by_error(visit: Visit, asked: FilterForm) -> HtmlPage:
+    found, problem = DeadGroups([], 0, 0, True), ""
+    try:
+        wanted = asked.parsed()
+        found = await visit.admin.dead_groups(wanted.queue, scan=_EXAMINED, **wanted.for_dead)
+    except (ConfigError, GroupNotFound, TopicNotFound) as error:
+        problem = str(error)
+    context = {
+        **choices(visit.app),
+        "asked": asked,
+        "reasons": REASONS,
+        "found": found,
+        "rows": [(group, _conditions(asked, group)) for group in found.groups[:_GROUPS]],
+        "problem": problem,
+    }
+    every = interval(6 + MOST_READS, 10.0)
+    return HtmlPage("dead_groups.html", "Dead jobs", context, every, rows=found.groups)
+
+
+def _conditions(asked: FilterForm, group: DeadGroup) -> dict[str, str]:
+    """The filter of a group's jobs, among those that were asked for."""
+    of_group = {
+        "task": group.task or "",
+        "reason": group.reason,
+        "error_type": group.error_type,
+        "place": group.place,
+    }
+    return {**asked.fields, **{name: text for name, text in of_group.items() if text}}
 
 
 async def dead_job(visit: Visit) -> HtmlPage:

@@ -53,6 +53,7 @@ async def job(visit: Visit) -> HtmlPage:
         "log_cut": cut,
         **_drawing(flow),
         "tail": tail,
+        "editable": detail.task in visit.app.tasks and not detail.lacks_first_argument,
     }
     return HtmlPage(
         "job.html", title_of(detail.task, detail.state), context, _interval(visit, detail, flow)

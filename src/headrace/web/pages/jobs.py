@@ -6,15 +6,18 @@ import json
 from typing import TYPE_CHECKING
 
 from headrace.admin import JobPage
+from headrace.admin.app import named
 from headrace.admin.jobs.listing import ENDED
 from headrace.admin.pages import MOST_READS
 from headrace.core.job.state import State
 from headrace.errors import ConfigError, GroupNotFound, TopicNotFound
 from headrace.web.filters import OF_DEAD, OF_JOBS, PERIODS, STATES, FilterForm
 from headrace.web.page import HtmlPage, interval
+from headrace.web.rendering.values import format_line
 from headrace.web.visit import Visit
 
 if TYPE_CHECKING:
+    from headrace.admin import JobSummary
     from headrace.app import Headrace
 
 _IN_A_PAGE = 50
@@ -34,14 +37,14 @@ async def jobs(visit: Visit) -> HtmlPage:
         **choices(visit.app),
         "asked": asked,
         "states": STATES,
-        "rows": found.jobs,
+        "rows": [(job, in_list(visit, job)) for job in found.jobs],
         "pair": pair,
         "cursor": found.cursor,
         "looked": looked_before(visit) + found.looked,
         **_actions(asked),
         "problem": problem,
     }
-    return HtmlPage("jobs.html", "Jobs", context, live=_interval(asked, found))
+    return HtmlPage("jobs.html", "Jobs", context, _interval(asked, found), rows=found.jobs)
 
 
 def _interval(asked: FilterForm, found: JobPage) -> float:
@@ -49,6 +52,14 @@ def _interval(asked: FilterForm, found: JobPage) -> float:
     is_search = asked.fields.keys() - {"queue", "state"}
     reads = MOST_READS if is_search else 2 + len({(job.queue, job.state) for job in found.jobs})
     return interval(6 + 2 * reads, 5.0)
+
+
+def in_list(visit: Visit, job: JobSummary) -> str:
+    """The beginning of its arguments; empty if they are not known."""
+    if job.arguments is None:
+        return ""
+    lacks = job.lacks_first_argument
+    return format_line(named(visit.app, job.task, job.arguments, lacks_first_argument=lacks))
 
 
 def looked_before(visit: Visit) -> int:

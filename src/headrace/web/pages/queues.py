@@ -28,7 +28,7 @@ async def queues(visit: Visit) -> HtmlPage:
         "minutes": await visit.dashboard.stats.of().minutes(2),
         "unread": {each.name for each in page.queues if each.waiting and each.name not in read},
     }
-    return HtmlPage("queues.html", "Queues", context, live=3.0)
+    return HtmlPage("queues.html", "Queues", context, live=3.0, rows=page.queues)
 
 
 async def queue(visit: Visit) -> HtmlPage:

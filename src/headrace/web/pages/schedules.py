@@ -42,7 +42,7 @@ async def schedules(visit: Visit) -> HtmlPage:
         "cursor": rows[-1].name if len(shown) > _IN_A_PAGE else "",
         "search": search,
     }
-    return HtmlPage("schedules.html", "Schedules", context, live=3.0)
+    return HtmlPage("schedules.html", "Schedules", context, live=3.0, rows=rows)
 
 
 async def _next_ticks(visit: Visit, rows: list[Schedule]) -> dict[str, list[datetime]]:

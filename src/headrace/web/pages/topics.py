@@ -37,7 +37,7 @@ async def topics(visit: Visit) -> HtmlPage:
     at = min(visit.number("page", 1, 10**6), pages)
     found = await visit.admin.topics(names[(at - 1) * _IN_A_PAGE : at * _IN_A_PAGE])
     context = {"topics": found, "search": search, "total": len(names), "at": at, "pages": pages}
-    return HtmlPage("topics.html", "Topics", context, live=_interval(found))
+    return HtmlPage("topics.html", "Topics", context, live=_interval(found), rows=found)
 
 
 async def topic(visit: Visit) -> HtmlPage:

@@ -24,7 +24,7 @@ async def workers(visit: Visit) -> HtmlPage:
         "supervisors": await visit.admin.supervisors(),
         "runs_shown": _RUNS_SHOWN,
     }
-    return HtmlPage("workers.html", "Workers", context, live=1.5)
+    return HtmlPage("workers.html", "Workers", context, live=1.5, rows=found)
 
 
 @form_action("stop_worker", "Stop", confirm=lambda visit: f"Stop worker {visit.asked('name')}?")

@@ -61,7 +61,7 @@ def seconds(value: float | None) -> str:
     if value is None:
         return NOTHING
     if value < 0.001:
-        return "<1 ms" if value > 0 else "0 s"
+        return "<1 ms"
     if value < 1:
         return f"{value * 1000:.0f} ms"
     if value < 60:

@@ -31,6 +31,31 @@
     });
   }
 
+  root.setAttribute("data-scripted", "");
+
+  document.addEventListener("change", function (event) {
+    if (!event.target.hasAttribute("data-select-all")) return;
+    document.querySelectorAll('input[type="checkbox"][name="job"]').forEach(function (box) {
+      box.checked = event.target.checked;
+      // Updates of the page keep what was touched.
+      box.setAttribute("data-touched", "");
+    });
+  });
+
+  document.addEventListener("click", function (event) {
+    var button = event.target.closest("[data-copy]");
+    if (!button || !navigator.clipboard) return;
+    navigator.clipboard.writeText(button.getAttribute("data-copy")).then(
+      function () {
+        button.textContent = "Copied";
+        setTimeout(function () {
+          button.textContent = "Copy";
+        }, 1500);
+      },
+      function () {}
+    );
+  });
+
   document.addEventListener("submit", function (event) {
     var form = event.target;
     if (form.method !== "post") return;
