@@ -220,5 +220,7 @@ def _provider(sampled: float) -> TracerProvider:
             return SpanExportResult.SUCCESS
 
     provider = TracerProvider(sampler=ParentBasedTraceIdRatio(sampled))
-    provider.add_span_processor(BatchSpanProcessor(Nowhere()))
+    # Large enough that no span is dropped, which would cost less than to keep it.
+    spans = BatchSpanProcessor(Nowhere(), max_queue_size=1 << 17, max_export_batch_size=1 << 12)
+    provider.add_span_processor(spans)
     return provider

@@ -27,8 +27,10 @@ _SETTINGS = {
 }
 _NEXT = {
     "in shop.py": "app = Headrace(), and @app.task above a function: add(a, b)",
-    "in a terminal": "headrace worker shop:app",
+    "in a terminal": "headrace dev shop:app, a worker and the dashboard in one",
     "in your code": "job = await add.enqueue(2, 3); await job.result()",
+    "in production": "headrace worker shop:app, headrace dashboard shop:app",
+    "over ssh": "headrace top shop:app",
 }
 
 

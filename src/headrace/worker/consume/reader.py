@@ -183,6 +183,8 @@ class QueueReader(Service):
         if self._ready is not None:
             await self._ready()
         await self._take_up()
+        # Not only when the read that follows has brought something.
+        self.outage.well(self)
         self._doubt_until = self._monotonic() + self._lease
 
     async def _take_up(self) -> None:
