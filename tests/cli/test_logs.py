@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -124,3 +125,47 @@ def test_what_a_program_prints_is_visible_in_dev(shop: Path, start: Start) -> No
     dev.ended()
     # The first is what the command itself prints when it imports the app, as any program does.
     assert dev.output.count("\x1b") == 1
+
+
+FAILING = """
+from headrace import Headrace, Retry
+
+app = Headrace()
+
+@app.task(retry=Retry(2, base=0.0))
+async def on_loop() -> None:
+    raise ValueError("on the loop")
+
+@app.task(retry=Retry(2, base=0.0))
+def in_thread() -> None:
+    raise ValueError("in a thread")
+
+@app.task(retry=Retry(2, base=0.0), run_in="process")
+def in_process() -> None:
+    raise ValueError("in a process")
+
+if __name__ == "__main__":
+    for task in (on_loop, in_thread, in_process):
+        task.enqueue_sync()
+"""
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_every_kind_of_worker_logs_what_failed_wherever_it_ran(
+    shop: Path, start: Start, processes: str
+) -> None:
+    (shop / "mill.py").write_text(FAILING)
+    subprocess.run([sys.executable, "mill.py"], cwd=shop, check=True)
+    worker = start("worker", "mill:app", "-p", processes)
+    for task, text in (
+        ("on_loop", "on the loop"),
+        ("in_thread", "in a thread"),
+        ("in_process", "in a process"),
+    ):
+        worker.says(f"failed, attempt 1 of 2, next try in 0 ms: ValueError: {text}")
+        worker.says(f"is dead (retries_exhausted) after attempt 2 of 2: ValueError: {text}")
+        worker.says(f'    raise ValueError("{text}")')
+        assert f" WARNING headrace.worker: {task} " in worker.output
+        assert f" ERROR   headrace.worker: {task} " in worker.output
+    worker.send(signal.SIGTERM)
+    assert worker.ended() == 0

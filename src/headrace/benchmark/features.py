@@ -185,7 +185,7 @@ async def measure_tracing(url: str, sizes: Sizes, report: Report) -> list[Figure
     for _ in range(sizes.repeats):
         report("Redis: drain with and without tracing")
         for name, measured in rates.items():
-            measured.append(await _drain(url, sizes.drain, _SAMPLED.get(name)))
+            measured.append(await _drain(url, sizes.compared, _SAMPLED.get(name)))
     off = middle(rates[_OFF])
     return [
         Figure(f"drain traced, {name}, to off", middle(rates[name]), "/s", off, _LEAST.get(name))

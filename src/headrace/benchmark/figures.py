@@ -66,6 +66,8 @@ class Sizes(msgspec.Struct, frozen=True):
     """Jobs that sleep for a millisecond."""
     alone: int = 20_000
     """Jobs sent one by one, to see what memory they take."""
+    compared: int = 100_000
+    """Jobs of each drain with something on and off: events, metrics, traces."""
     peers: int = 20_000
     """Jobs that other queues run too."""
 
@@ -74,11 +76,11 @@ QUICK = Sizes(
     drain=40_000,
     lone_rounds=12,
     latency=250,
-    idle_seconds=4.0,
+    idle_seconds=2.0,
     repeats=1,
     sqlite_drain=20_000,
     sqlite_lone=1_000,
-    features=40_000,
+    features=15_000,
     one_key=1_000,
     lateness=60,
     seen=20_000,
@@ -86,6 +88,7 @@ QUICK = Sizes(
     apart=5_000,
     asleep=5_000,
     alone=5_000,
+    compared=10_000,
     peers=5_000,
 )
 

@@ -92,7 +92,7 @@ async def _events(url: str, sizes: Sizes, report: Report) -> list[Figure]:
             report("Redis: drain with and without events")
             for events, rates in ((False, off), (True, on)):
                 async with jobs_on(url, events=events) as jobs:
-                    await jobs.send_many(jobs.forgotten, sizes.drain)
+                    await jobs.send_many(jobs.forgotten, sizes.compared)
                     rates.append(await jobs.drain(jobs.forgotten, concurrency))
         figures.append(
             Figure(f"{name}, with events, to without", middle(on), "/s", middle(off), 0.9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from headrace.core.address import check_url
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Smaller sizes: done within two minutes.")
+@click.option("--quick", is_flag=True, help="Smaller sizes: done within a minute or so.")
 @click.option("--peers", is_flag=True, help="Compare with dramatiq and Huey instead.")
 @click.option("--redis", "url", metavar="URL", help="Use this server instead of a private one.")
 @click.option(
@@ -35,6 +36,9 @@ def bench(quick: bool, peers: bool, url: str | None, file: Path | None) -> None:
 
     if url:
         check_url(url)
+    else:
+        # The private server is to keep nothing.
+        logging.getLogger("headrace.store").setLevel(logging.ERROR)
     sizes = QUICK if quick else Sizes()
     figures = (compare if peers else measured)(url, sizes, _report)
     other = "peer" if peers else "raw"
