@@ -21,11 +21,22 @@ from redis import Redis
 from headrace import Headrace, chain, group
 from tests.faults.crew import LONG, Crew, eventually
 
-# What an empty store has too, or what expires by itself.
-KEPT_KEYS = ("ready", "levels", "epoch", "reclaims", "events", "facts", "ticks", "queues", "values")
+# What an empty store has too, or what expires by itself; a stream stays when it is empty.
+KEPT_KEYS = (
+    "ready",
+    "dead",
+    "levels",
+    "epoch",
+    "reclaims",
+    "events",
+    "facts",
+    "ticks",
+    "queues",
+    "values",
+)
 KEPT_TABLES = {
     "queues", "reclaims", "numbers", "results", "facts", "counters", "kv", "ticks", "starts",
-    "accounts", "topics", "sqlite_sequence", "sqlite_stat1",
+    "accounts", "topics", "flow_parts", "history", "shelves", "sqlite_sequence", "sqlite_stat1",
 }  # fmt: skip
 QUEUES = ("default", "left", "right", "clock")
 
@@ -44,6 +55,7 @@ class Grinding:
     per_key: int = 12
     limited: int = 25
     flows: int = 12
+    failing: int = 6
     workers: int = 3
     kills: int = 8
     every: float = 0.35
@@ -66,6 +78,10 @@ class Mill:
     def start(self, clock: float) -> None:
         self.crew.env["MILL_CLOCK"] = str(clock)
         self.crew.start("-c", "8", app="tests.faults.mill:app")
+
+    def repair(self) -> None:
+        """Let what failed succeed from now on."""
+        self._facts.with_name(f"{self._facts.name}.repaired").touch()
 
     @property
     def lines(self) -> list[Line]:
@@ -105,12 +121,19 @@ async def grind(crew: Crew, plan: Grinding) -> None:
     for clock in clocks:
         mill.start(clock)
     flows = await _send(mill, plan)
+    failing = [await mill.app.enqueue(_failing_flow(mill.app.tasks)) for _ in range(plan.failing)]
     for number in range(plan.kills):
         await asyncio.sleep(plan.every)
+        if number >= plan.kills // 2:
+            mill.repair()
+            for flow in failing:
+                await flow.resume()
         rng.choice(crew.alive).kill()
         mill.start(plan.clocks[number % len(plan.clocks)])
     for number, flow in enumerate(flows):
         assert await flow.result(2 * LONG) == 2 * sum(range(number + 1, number + 6))
+    for flow in failing:
+        await _goes_on(flow)
     await _all_ended(mill)
     _order_was_kept(mill.lines, plan)
     _no_window_had_more(mill.lines, mill.module.LIMIT, plan)
@@ -138,6 +161,25 @@ def _flow(tasks: Any, number: int) -> Any:
     """From one queue to the other and back: five chains, and their sum."""
     chains = [chain(tasks["split"].call(number + at), tasks["double"].call()) for at in range(5)]
     return group(chains).then(tasks["add_up"].call())
+
+
+def _failing_flow(tasks: Any) -> Any:
+    """Half of it fails at first, and one job adds others."""
+    calls = [tasks["brittle"].call(number) for number in range(6)]
+    return group([*calls, tasks["spread"].call(3)]).then(tasks["add_up"].call())
+
+
+async def _goes_on(flow: Any) -> None:
+    """What failed before it was repaired is replayed, and all the rest is still there."""
+
+    async def ended() -> bool:
+        counts = await flow.counts()
+        if counts.dead:
+            await flow.resume()
+        return bool(counts.done == counts.total == 11)
+
+    await eventually("the flow has gone on", ended, within=2 * LONG)
+    assert await flow.result(LONG) == sum(range(6)) + 3 + 2 * sum(range(3))
 
 
 async def _all_ended(mill: Mill) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from pathlib import Path
 
 _OFFSET = float(os.environ.get("MILL_CLOCK", "0"))
 
@@ -70,6 +71,26 @@ async def double(number: int) -> int:
 @app.task(queue="left")
 async def add_up(numbers: list[int]) -> int:
     return sum(numbers)
+
+
+def is_repaired() -> bool:
+    return Path(f"{os.environ['MILL_FACTS']}.repaired").exists()
+
+
+@app.task(queue="left", retry=Retry(1))
+async def brittle(number: int) -> int:
+    """Fails until someone has repaired it."""
+    await asyncio.sleep(0.002)
+    if number % 2 and not is_repaired():
+        raise ValueError("not repaired yet")
+    return number
+
+
+@app.task(queue="right")
+async def spread(context: Context, number: int) -> int:
+    for more in range(number):
+        await context.flow.add(double.call(more))
+    return number
 
 
 @app.every(EVERY, missed="all", queue="clock", result_ttl=0)

@@ -43,11 +43,12 @@ _FAIL = """
     WHERE parents.queue = ended.queue AND parents.child = ended.child
         AND parents.parent = ended.parent AND NOT arrived AND NOT failed_ms
     RETURNING child"""
+# With a plus, so that the parent is found by its id, not among all that failed.
 _FORGIVE = """
     WITH named (queue, child, parent) AS (VALUES {rows})
     UPDATE parents SET failed_ms = 0, cause = x'' FROM named
     WHERE parents.queue = named.queue AND parents.child = named.child
-        AND parents.parent = named.parent AND failed_ms > 0
+        AND parents.parent = named.parent AND +failed_ms > 0
     RETURNING child"""
 _NOTE_CANCELLED = """
     WITH named (queue, child, parent) AS (VALUES {rows})
