@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from playwright.async_api import Browser, Locator, Route, expect
@@ -143,3 +144,66 @@ async def test_what_was_typed_before_the_scripts_came_stays(shop: Shop, browser:
         await expect(page.locator("[data-pulse]")).to_have_text("Live")
         await expect(page.get_by_label("Text")).to_have_value("o-0")
         await expect(page.get_by_label("State")).to_have_value("dead")
+
+
+async def test_keys_lead_to_the_search_and_to_pages(shop: Shop, browser: Browser) -> None:
+    async with shop.app as app, dashboard_at(app) as home, visiting(browser, home) as visitor:
+        page = visitor.page
+        await visitor.go("/jobs")
+        await page.keyboard.press("?")
+        keys = page.get_by_role("dialog", name="Keys")
+        await expect(keys).to_be_visible()
+        await expect(keys).to_contain_text("search")
+        await page.keyboard.press("Escape")
+        await expect(keys).to_be_hidden()
+        await page.keyboard.press("/")
+        text = page.get_by_label("Text")
+        await expect(text).to_be_focused()
+        await page.keyboard.type("gq/?")
+        await expect(text).to_have_value("gq/?")
+        await text.blur()
+        await page.keyboard.press("g")
+        await page.keyboard.press("q")
+        await expect(page).to_have_url(f"{home}/queues")
+
+
+async def test_times_are_local_and_their_tooltips_utc(shop: Shop, browser: Browser) -> None:
+    app = shop.app
+    async with (
+        app,
+        dashboard_at(app) as home,
+        visiting(browser, home, timezone_id="Asia/Tokyo") as visitor,
+    ):
+        job = await shop.greet.enqueue("someone")
+        sent = (await app.admin.job(job.id)).sent
+        assert sent is not None
+        tokyo = sent.astimezone(ZoneInfo("Asia/Tokyo")).strftime("%Y-%m-%d %H:%M:%S GMT+9")
+        await visitor.go(f"/job?id={job.id}")
+        time = visitor.page.locator(".timeline time").first
+        await expect(visitor.page.locator("[data-pulse]")).to_have_text("Live")
+        await expect(time).to_have_text(tokyo)
+        await expect(time).to_have_attribute("title", f"{sent:%Y-%m-%d %H:%M:%S} UTC")
+
+
+async def test_all_on_a_page_are_selected_and_an_id_is_copied(shop: Shop, browser: Browser) -> None:
+    app = shop.app
+    granted = {"permissions": ["clipboard-read", "clipboard-write"]}
+    async with (
+        app,
+        app.worker(drain=0),
+        dashboard_at(app) as home,
+        visiting(browser, home, **granted) as visitor,
+    ):
+        page, ids = visitor.page, await bury(shop, 3)
+        await visitor.go("/dead")
+        await page.get_by_label("Select all on this page").check()
+        await expect(page.locator("[data-pulse]")).to_have_text("Live")
+        await expect(page.locator("tbody input:checked")).to_have_count(3)
+        await visitor.button("Purge selected").click()
+        await visitor.button("Purge").click()
+        await expect(visitor.flash).to_have_text("3 jobs purged.")
+        job = await shop.greet.options(delay=600).enqueue("someone")
+        await visitor.go(f"/job?id={job.id}")
+        await visitor.button("Copy the id").click()
+        assert await page.evaluate("() => navigator.clipboard.readText()") == job.id
+        assert job.id not in ids

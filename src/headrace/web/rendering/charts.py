@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import groupby
 
 from markupsafe import Markup, escape
@@ -36,6 +37,7 @@ class Chart:
     description: str
     series: tuple[Series, ...]
     times: tuple[str, ...]
+    moments: tuple[datetime, ...]
     most: str
     half: str
     svg: Markup
@@ -46,13 +48,13 @@ def charts_of(minutes: Minutes, step: int) -> list[Chart]:
     """Throughput, failures, run time and wait time, with `step` minutes per point."""
     sums = [StatsSum.of(minutes.sums[at : at + step]) for at in range(0, len(minutes.sums), step)]
     first = minutes.last - len(minutes.sums) + 1
-    times = tuple(minute_text(first + at * step) for at in range(len(sums)))
+    points = tuple(first + at * step for at in range(len(sums)))
 
     def rates(*kinds: str) -> Values:
         return [sum(each.counts[kind] for kind in kinds) / step for each in sums]
 
     def chart(title: str, bars: bool, *series: Series) -> Chart:
-        return _chart(title, times, series, bars=bars)
+        return _chart(title, points, series, bars=bars)
 
     run50, run95 = [each.ran(50) for each in sums], [each.ran(95) for each in sums]
     wait50, wait95 = [each.waited(50) for each in sums], [each.waited(95) for each in sums]
@@ -69,8 +71,11 @@ def charts_of(minutes: Minutes, step: int) -> list[Chart]:
     ]
 
 
-def _chart(title: str, times: tuple[str, ...], series: tuple[Series, ...], *, bars: bool) -> Chart:
+def _chart(title: str, points: tuple[int, ...], series: tuple[Series, ...], *, bars: bool) -> Chart:
+    """A chart of series with a value for each point, which are minutes from 1970 on."""
     say = number if bars else seconds
+    times = tuple(map(minute_text, points))
+    moments = tuple(datetime.fromtimestamp(60 * point, UTC) for point in points)
     if bars:
         totals = [
             sum(v or 0 for v in values) for values in zip(*(s.values for s in series), strict=True)
@@ -86,7 +91,8 @@ def _chart(title: str, times: tuple[str, ...], series: tuple[Series, ...], *, ba
         f'aria-label="{escape(f"{title}: {description}")}">'
         f"{_grid()}{shapes}{hits}</svg>"
     )
-    return Chart(title, description, series, times, say(most), say(most / 2), Markup(svg), say)
+    figures = (say(most), say(most / 2), Markup(svg), say)
+    return Chart(title, description, series, times, moments, *figures)
 
 
 def _rounded(value: float, *, bars: bool) -> float:

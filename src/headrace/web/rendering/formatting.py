@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from headrace.core.display import is_plain
+from headrace.core.display import is_plain, utc_text
 from headrace.core.display import plural as plural
 
 # Line ends and tabs; and joiners, which emoji and some scripts need.
@@ -110,5 +110,6 @@ FILTERS = {
     "plural": plural,
     "seconds": seconds,
     "size": size,
+    "utc": utc_text,
     "verbatim": verbatim,
 }

@@ -134,6 +134,7 @@
   function show(html) {
     var made = new DOMParser().parseFromString("<div>" + html + "</div>", "text/html");
     morphChildren(main, made.body.firstChild);
+    document.dispatchEvent(new Event("headrace:shown"));
   }
 
   function touched(event) {
@@ -195,6 +196,7 @@
         return answer.text().then(function (text) {
           var made = new DOMParser().parseFromString(text, "text/html").getElementById("live");
           if (made) morphChildren(main, made);
+          document.dispatchEvent(new Event("headrace:shown"));
         });
       },
       function () {}

@@ -56,6 +56,78 @@
     );
   });
 
+  // Times in the zone of the browser; the tooltip has them in UTC.
+  var parts = new Intl.DateTimeFormat("en-GB", {
+    year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit",
+    second: "2-digit", hourCycle: "h23", timeZoneName: "short"
+  });
+
+  function localTime(time, form) {
+    var found = {};
+    parts.formatToParts(time).forEach(function (part) {
+      found[part.type] = part.value;
+    });
+    var clock = found.hour + ":" + found.minute;
+    if (form === "short") return clock;
+    if (form === "clock") return clock + " " + found.timeZoneName;
+    var day = found.year + "-" + found.month + "-" + found.day;
+    return day + " " + clock + ":" + found.second + " " + found.timeZoneName;
+  }
+
+  function showLocalTimes() {
+    document.querySelectorAll("time[data-local]").forEach(function (element) {
+      var form = element.getAttribute("data-local");
+      var time = new Date(element.getAttribute("datetime"));
+      if (isNaN(time)) return;
+      var text = localTime(time, form);
+      if (form !== "title") element.textContent = text;
+      else if (!element.title.startsWith(text)) element.title = text + " (" + element.title + ")";
+    });
+  }
+
+  showLocalTimes();
+  document.addEventListener("headrace:shown", showLocalTimes);
+
+  // Keys: "/" to search, "?" for a list of them, "g" and a letter for a part of the dashboard.
+  var keys = document.getElementById("keys");
+  var going = false;
+
+  function isTyping(element) {
+    return element.closest("input, textarea, select, [contenteditable]") !== null;
+  }
+
+  function search() {
+    var field = document.querySelector('main input[type="search"]') || document.querySelector(".find input");
+    if (field) field.focus();
+    return field !== null;
+  }
+
+  function go(letter) {
+    var link = document.querySelector('.side nav a[data-go="' + CSS.escape(letter) + '"]');
+    if (link) link.click();
+    return link !== null;
+  }
+
+  function pressed(key) {
+    if (going) return go(key);
+    if (key === "/") return search();
+    if (key === "?" && keys) {
+      keys.showModal();
+      return true;
+    }
+    return false;
+  }
+
+  document.addEventListener("keydown", function (event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.key === "Shift") return;
+    if (isTyping(event.target) || (keys && keys.open)) return;
+    if (pressed(event.key)) event.preventDefault();
+    going = event.key === "g" && !going;
+  });
+  document.addEventListener("click", function (event) {
+    if (keys && event.target.closest("[data-keys]")) keys.showModal();
+  });
+
   document.addEventListener("submit", function (event) {
     var form = event.target;
     if (form.method !== "post") return;
