@@ -247,3 +247,22 @@ async def test_a_flood_of_one_failure_is_summed_up(app: Headrace, records: Recor
     assert any(
         "flood: " in line.getMessage() and "more are dead" in line.getMessage() for line in lines
     )
+
+
+async def test_a_flood_of_events_that_are_not_retried_is_summed_up(
+    app: Headrace, records: Records
+) -> None:
+    orders = topics.orders_of(app)
+
+    @orders.subscribe("billing", ack="receive")
+    async def bill(order: topics.Order) -> None:
+        raise RuntimeError("no card")
+
+    worker = app.worker()
+    async with worker:
+        await orders.publish_many([topics.Order(f"o-{number}") for number in range(200)])
+        while worker.runtime is None or worker.runtime.failures.attempts < 200:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    lines = records("ERROR", "acknowledged on receipt")
+    assert sum(getattr(line, "count", 1) for line in lines) == 200
+    assert len(lines) < 100

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -21,6 +22,7 @@ from headrace.worker.logs.floods import Floods
 log = logging.getLogger("headrace.worker")
 
 _LONGEST_ERROR = 300
+_UNREADABLE = Attempt(1, 0, 0, "", "", "its history cannot be read", "")
 
 
 class _Task(Protocol):
@@ -74,7 +76,7 @@ class FailureLog:
         self.attempts = 0
         """Failed attempts, also the last ones of dead jobs."""
         self.deaths = 0
-        self._floods: Floods[_Line] = Floods(self._sum_up)
+        self._floods: Floods[_MakeLine] = Floods(self._sum_up)
 
     def note(self, run: LoggedRun, error_type: str, most: int) -> None:
         """`run` has failed with an error of this type, and may be tried `most` times."""
@@ -91,46 +93,54 @@ class FailureLog:
     def not_written(self, run: LoggedRun, what: str, many: tuple[str, str]) -> None:
         """The outcome of this run is kept nowhere but here."""
         failed = self.noted.pop(run.delivery, None) or _Failed(run, "", 1)
-        last = _last_attempt(run.outcome)
-        fields = {**_fields(failed, last), "lost": True}
-        if last is None:
-            self._log((what, run.delivery.queue), _Line(
-                logging.ERROR, what, many, "it was cut short", "", fields
-            ))  # fmt: skip
-            return
-        self.attempts += 1
-        self._log((what, run.delivery.queue, failed.error_type), _Line(
-            logging.ERROR, what, many, one_line(last), last.traceback, fields
-        ))  # fmt: skip
+        self.attempts += run.has_begun
+        self._log((*many, failed.error_type), partial(_lost, failed, what, many))
 
     def close(self) -> None:
         """Log what was only counted so far."""
         self._floods.close()
 
     def _report(self, failed: _Failed, outcome: Outcome) -> None:
-        last = _last_attempt(outcome)
-        if last is None:
+        run, reason = failed.run, ""
+        if isinstance(outcome, Dead):
+            self.deaths += 1
+            reason = outcome.reason
+        elif not isinstance(outcome, Retried):
             return
-        run = failed.run
         self.attempts += run.has_begun
-        self.deaths += isinstance(outcome, Dead)
-        line = _dead(failed, outcome, last) if isinstance(outcome, Dead) else _again(
-            failed, outcome, last
-        )  # fmt: skip
-        reason = outcome.reason if isinstance(outcome, Dead) else ""
-        self._log((reason, run.delivery.queue, _task_of(run), failed.error_type), line)
+        kind = (reason, run.delivery.queue, _task_of(run), failed.error_type)
+        self._log(kind, partial(_written, failed, outcome))
 
-    def _log(self, kind: tuple[str, ...], line: _Line) -> None:
-        if self._floods.admit(kind, line):
-            _emit(line.level, f"{line.what}: {line.error}", line.fields, line.traceback)
+    def _log(self, kind: tuple[str, ...], make: _MakeLine) -> None:
+        # Made only if it is logged: in a flood, few are.
+        if self._floods.admit(kind, make):
+            _emit_full(make())
 
-    def _sum_up(self, count: int, line: _Line) -> None:
+    def _sum_up(self, count: int, make: _MakeLine) -> None:
+        line = make()
         if count == 1:
-            _emit(line.level, f"{line.what}: {line.error}", line.fields, line.traceback)
+            _emit_full(line)
             return
         who, failed = line.many
         text = f"{who}: {count:,} more {failed} in the last second, the latest: {line.error}"
         _emit(line.level, text, {**line.fields, "count": count})
+
+
+_MakeLine = Callable[[], _Line]
+
+
+def _lost(failed: _Failed, what: str, many: tuple[str, str]) -> _Line:
+    last = _last_attempt(failed.run.outcome)
+    fields = {**_fields(failed, last), "lost": True}
+    error, trace = ("it was cut short", "") if last is None else (one_line(last), last.traceback)
+    return _Line(logging.ERROR, what, many, error, trace, fields)
+
+
+def _written(failed: _Failed, outcome: Outcome) -> _Line:
+    last = _last_attempt(outcome) or _UNREADABLE
+    if isinstance(outcome, Dead):
+        return _dead(failed, outcome, last)
+    return _again(failed, outcome, last)
 
 
 def _again(failed: _Failed, outcome: Outcome, last: Attempt) -> _Line:
@@ -207,6 +217,10 @@ def _task_of(run: LoggedRun) -> str:
     if hasattr(run, "task"):
         return run.task.name
     return run.envelope.task if hasattr(run, "envelope") else ""
+
+
+def _emit_full(line: _Line) -> None:
+    _emit(line.level, f"{line.what}: {line.error}", line.fields, line.traceback)
 
 
 def _emit(level: int, text: str, fields: Mapping[str, object], traceback: str = "") -> None:
