@@ -139,7 +139,7 @@ class DeadAdmin(AdminContext):
         edit: Edit | None = None,
         **conditions: Unpack[DeadConditions],
     ) -> int:
-        """Send dead jobs again with an empty history; returns their number. Chosen by id, or else
+        """Send dead jobs again with all their tries; returns their number. Chosen by id, or else
         all that match, as in `dead`: then a queue or a condition must be given. A job that is not
         dead (any more) is left alone, so asking twice replays once. Events of a group go oldest
         first, only in groups in which they are dead; an event named without a group, in all of

@@ -135,7 +135,7 @@ def _action_options(command: Command) -> Command:
     help="Change this argument; may be repeated. Needs an APP.",
 )
 def replay(edit: dict[str, Any], **options: Any) -> None:
-    """Send dead jobs again with an empty history, as they were or with other arguments.
+    """Send dead jobs again with all their tries, as they were or with other arguments.
 
     Choose jobs by id, by --queue, --task, --reason, --error, --search, --since and --until, or
     with --all. In a terminal it asks first, unless ids are given. With --set, nothing is sent

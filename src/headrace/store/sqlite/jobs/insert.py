@@ -107,7 +107,7 @@ def _notify_of_rows(change: Change, rows: Sequence[tuple[Any, ...]]) -> None:
 
 
 def replay(change: Change, job_ids: Sequence[JobId], envelopes: Sequence[bytes] = ()) -> list[bool]:
-    """Send dead jobs again with a clean history; returns for each id whether it was of one."""
+    """Send dead jobs again with all their tries; returns for each id whether it was of one."""
     found = entries.by_job_ids(change.connection, change.number, job_ids)
     bodies = dict(zip(job_ids, envelopes, strict=True)) if envelopes else {}
     # One that waits for a dead job goes on when that one is replayed.
