@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headrace.web.rendering.flow_folding import FoldedJobs, fold
 from headrace.web.rendering.formatting import visible
 
 if TYPE_CHECKING:
@@ -22,10 +23,12 @@ _PASSES = 4
 
 @dataclass(frozen=True, slots=True)
 class FlowNode:
-    """A job in the drawing."""
+    """A job in the drawing, or several that stand alike."""
 
     job: FlowJobInfo
+    folded: FoldedJobs
     label: str
+    state: str
     x: int
     y: int
 
@@ -43,12 +46,14 @@ class FlowDrawing:
 
 
 def draw_flow(flow: FlowInfo) -> FlowDrawing:
-    """The flow, or the first `MOST_DRAWN` jobs of it."""
-    jobs = flow.jobs[:MOST_DRAWN]
+    """The flow with jobs that stand alike folded, or the first `MOST_DRAWN` boxes of it."""
+    whole = fold(flow.jobs)
+    folds = {each.job.id: each for each in whole[:MOST_DRAWN]}
+    jobs = [each.job for each in folds.values()]
     columns = _ordered(_layers(jobs), jobs)
     tallest = max(map(len, columns), default=0)
     nodes = {
-        job.id: _node(job, column, row + (tallest - len(layer)) / 2)
+        job.id: _node(folds[job.id], column, row + (tallest - len(layer)) / 2)
         for column, layer in enumerate(columns)
         for row, job in enumerate(layer)
     }
@@ -63,7 +68,7 @@ def draw_flow(flow: FlowInfo) -> FlowDrawing:
         height=tallest * (HEIGHT + _GAP_Y) - _GAP_Y + 2 * _EDGE,
         nodes=tuple(nodes.values()),
         edges=tuple(edges),
-        more=len(flow.jobs) - len(jobs),
+        more=sum(len(each.ids) for each in whole[MOST_DRAWN:]),
     )
 
 
@@ -111,10 +116,13 @@ def _middle(near: Sequence[str], places: dict[str, int], otherwise: int) -> floa
     return sum(rows) / len(rows) if rows else otherwise
 
 
-def _node(job: FlowJobInfo, column: int, row: float) -> FlowNode:
+def _node(folded: FoldedJobs, column: int, row: float) -> FlowNode:
+    job, many = folded.job, len(folded.ids)
     x = _EDGE + column * (WIDTH + _GAP_X)
     y = _EDGE + round(row * (HEIGHT + _GAP_Y))
-    return FlowNode(job, _fitting(str(visible(job.task or "(unknown)"))), x, y)
+    count = f"{many:,} \N{MULTIPLICATION SIGN} " if many > 1 else ""
+    label = _fitting(f"{count}{visible(job.task or '(unknown)')}")
+    return FlowNode(job, folded, label, _fitting(folded.text), x, y)
 
 
 def _fitting(text: str) -> str:
