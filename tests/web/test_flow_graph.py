@@ -47,11 +47,7 @@ def test_jobs_that_stand_alike_are_one_box_with_counts() -> None:
     assert [node.label for node in graph.nodes] == [
         f"60 {TIMES} load", f"60 {TIMES} resize", "join",
     ]  # fmt: skip
-    assert [node.folded.text for node in graph.nodes] == [
-        "59 done, 1 dead",
-        "60 blocked",
-        "blocked",
-    ]
+    assert [node.state for node in graph.nodes] == ["1 dead, 59 done", "60 blocked", "blocked"]
     assert graph.nodes[0].job.id == "l7", "leads to the one that failed"
     assert (len(graph.edges), graph.more) == (2, 0)
 
