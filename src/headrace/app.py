@@ -32,7 +32,14 @@ from headrace.core.job.history_rules import HistoryBounds, KeepDone
 from headrace.core.job.ids import JobId
 from headrace.core.schedule.definition import Missed, Times
 from headrace.core.task.call import Call
-from headrace.core.task.options import BATCH_WAIT, TaskKwargs, TaskOptions
+from headrace.core.task.options import (
+    BATCH_WAIT,
+    DefaultKwargs,
+    TaskKwargs,
+    TaskOptions,
+    check_defaults,
+    with_defaults,
+)
 from headrace.core.task.queue_settings import QueueSettings
 from headrace.core.topic.topic import TopicKwargs
 from headrace.errors import ConfigError, HeadraceError, ResultTimeout
@@ -101,6 +108,7 @@ class Headrace(Settings):
         self.topics: dict[str, Topic[Any]] = {}
         self.queue_settings: dict[str, QueueSettings] = {}
         self._queues: set[str] = set()
+        self._task_defaults: dict[str, Any] = {}
         self.schedules: Schedules = Schedules(self)
         """Schedules at run time: make, list, change, pause and remove them."""
         self.lifespan_function: Callable[..., AsyncIterator[Any]] | None = None
@@ -202,6 +210,12 @@ class Headrace(Settings):
                 raise ConfigError(f"queue {name!r} is declared twice: say all of it at one place")
             self.queue_settings[name] = settings
         self._queues.add(name)
+
+    def defaults(self, **options: Unpack[DefaultKwargs]) -> None:
+        """Options of all tasks that are declared from now on and do not say otherwise: `timeout`,
+        `retry`, `result_ttl`, `keep_done`, `queue` and `priority`. Said again, it changes those
+        that are named."""
+        self._task_defaults |= check_defaults(options)
 
     def cron(
         self,
@@ -444,7 +458,8 @@ class Headrace(Settings):
         self, function: Callable[..., Any], options: Mapping[str, Any]
     ) -> Task[..., Any]:
         """A task that could be registered; `ConfigError` if not."""
-        task = Task[..., Any](self, function, TaskOptions.of_function(function, options))
+        given = with_defaults(options, self._task_defaults)
+        task = Task[..., Any](self, function, TaskOptions.of_function(function, given))
         other = self.tasks.get(task.name)
         if other is not None:
             raise ConfigError(

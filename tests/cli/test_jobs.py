@@ -376,3 +376,17 @@ def test_a_move_that_cannot_be_says_why(jobs: Depot, words: tuple[str, ...], wha
     result = jobs.run(*words)
     assert result.exit_code != 0
     assert what in result.output
+
+
+def test_jobs_are_listed_by_tag(jobs: Depot) -> None:
+    async def send() -> None:
+        async with Headrace(jobs.url) as app:
+
+            @app.task(queue="mail")
+            async def send(to: str) -> None: ...
+
+            await send.options(id="mail-9", tags=["vip"]).enqueue("zoe")
+
+    asyncio.run(send())
+    assert jobs.ids("--tag", "vip") == ["mail-9"]
+    assert "tags       vip" in jobs.run("show", "mail-9").stdout

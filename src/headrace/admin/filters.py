@@ -19,6 +19,8 @@ _DAY = timedelta(days=1)
 
 class _Conditions(TypedDict, total=False):
     task: str | None
+    tag: str | None
+    """One of the tags that it was sent with."""
     search: str | None
     """A text in the id, the arguments or an error; case does not matter."""
     arguments: bool
@@ -56,6 +58,7 @@ class JobFilter:
     state: State | str | None = None
     reason: str | None = None
     task: str | None = None
+    tag: str | None = None
     flow: str | None = None
     error: str | None = None
     error_type: str | None = None
@@ -73,8 +76,8 @@ class JobFilter:
     def is_narrow(self) -> bool:
         """Whether there is a condition besides the queue."""
         said = (
-            *(self.reason, self.task, self.flow, self.error, self.error_type, self.place),
-            *(self.search, self.since, self.until),
+            *(self.reason, self.task, self.tag, self.flow, self.error, self.error_type),
+            *(self.place, self.search, self.since, self.until),
         )
         return self.state is not None or any(value not in (None, "") for value in said)
 
@@ -97,6 +100,8 @@ class JobFilter:
     @property
     def _conditions(self) -> _Conditions:
         found = _Conditions(task=self.task, search=self.search, since=self.since, until=self.until)
+        if self.tag:
+            found["tag"] = self.tag
         # Left out by default: arguments that are given are recorded.
         return found if self.arguments else {**found, "arguments": False}
 
@@ -115,6 +120,7 @@ class JobFilter:
         parts = [
             f"all {noun}",
             f"of task {shown(self.task)}" if self.task else "",
+            f"tagged {shown(self.tag)}" if self.tag else "",
             f"of the flow of {shown(self.flow)}" if self.flow else "",
             f"in queue {shown(self.queue)}" if self.queue else "in all queues and groups",
             f"with the reason {shown(self.reason)}" if self.reason else "",

@@ -119,6 +119,7 @@ class JobMatcher:
 
     search: Search = _ANYTHING
     task: str | None = None
+    tag: str = ""
     flow: JobId = b""
     reason: str | None = None
     error: str = ""
@@ -133,6 +134,7 @@ class JobMatcher:
         return cls(
             search=Search.of(wanted.search, arguments=wanted.arguments, redaction=redaction),
             task=wanted.task,
+            tag=wanted.tag or "",
             flow=b"" if wanted.flow is None else ids.to_id(wanted.flow),
             reason=wanted.reason,
             error=(wanted.error or "").casefold(),
@@ -160,6 +162,7 @@ class JobMatcher:
         return (
             self._in_time(job_id, envelope)
             and (self.task is None or self.task == _task_in(seen, envelope))
+            and self._is_tagged(envelope)
             and (not self.flow or self._of_flow(job_id, envelope))
             and self.search.finds(job_id, envelope, seen.history)
         )
@@ -170,10 +173,14 @@ class JobMatcher:
             self.since_ms <= job.died_ms < self.until_ms
             and self.reason in (None, job.reason)
             and (self.task is None or task_of(job.envelope) == self.task)
+            and (not self.tag or self._is_tagged(opened(job.envelope)))
             and (not self.error or self._has_error(job))
             and (not (self.error_type or self.place) or self._is_of_group(job))
             and (not self.search.text or self._found(job))
         )
+
+    def _is_tagged(self, envelope: Envelope | None) -> bool:
+        return not self.tag or (envelope is not None and self.tag in envelope.overrides.tags)
 
     def _found(self, job: DeadJob) -> bool:
         return self.search.finds(job.job_id, opened(job.envelope), job.history)

@@ -38,6 +38,7 @@ def job_options(command: Command) -> Command:
         _time_options("were sent"),
         _search_option,
         click.option("--task", metavar="NAME", help="Only jobs of this task."),
+        _tag_option,
         click.option(
             "--state", metavar="STATE", help="Only jobs in this state: waiting, blocked, done, …"
         ),
@@ -58,11 +59,16 @@ def dead_options(command: Command) -> Command:
         click.option("--error-type", metavar="TYPE", help="Only jobs with this type of error."),
         click.option("--error", metavar="TEXT", help=error),
         click.option("--task", metavar="NAME", help="Only jobs of this task."),
+        _tag_option,
         click.option("--reason", type=click.Choice(_REASONS), metavar="R", help=reason),
         queue_option,
     ):
         command = option(command)
     return command
+
+
+def _tag_option(command: Command) -> Command:
+    return click.option("--tag", metavar="TAG", help="Only jobs with this tag.")(command)
 
 
 def _search_option(command: Command) -> Command:

@@ -81,6 +81,7 @@ def check_count(what: str, value: object, *, least: int = 1) -> int:
 
 
 MAX_LABEL_BYTES = 256
+MAX_TAGS = 32
 
 
 def check_label(what: str, text: object) -> str:

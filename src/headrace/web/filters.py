@@ -22,7 +22,7 @@ STATES = (
     *(State.DEAD, State.DONE, State.CANCELLED),
 )
 REASONS = tuple(Reason)
-_OF_BOTH = ("queue", "task", "text", "when", "from", "to")
+_OF_BOTH = ("queue", "task", "tag", "text", "when", "from", "to")
 OF_JOBS = (*_OF_BOTH, "state")
 OF_DEAD = (*_OF_BOTH, "reason", "error_type", "place")
 
@@ -50,6 +50,7 @@ class FilterForm:
             error_type=self.get("error_type"),
             place=self.get("place"),
             task=self.get("task"),
+            tag=self.get("tag"),
             search=self.get("text"),
             since=moment_of(self.get("from")) or _period(self.get("when")),
             until=moment_of(self.get("to")),

@@ -60,6 +60,12 @@ class DeadInfo:
         return info
 
     @property
+    def tags(self) -> tuple[str, ...]:
+        """The `tags` it was sent with."""
+        envelope = self.opened
+        return envelope.overrides.tags if envelope else ()
+
+    @property
     def error_type(self) -> str:
         """Of the last attempt; empty if there was none."""
         return self.attempts[-1].error_type if self.attempts else ""

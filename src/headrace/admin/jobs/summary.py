@@ -46,6 +46,8 @@ class JobSummary:
     priority: int
     key: str | None
     """The `key` it was sent with; of an event, its key."""
+    tags: tuple[str, ...]
+    """The `tags` it was sent with."""
     sent: datetime | None
     due: datetime | None
     worker: str | None
@@ -91,6 +93,7 @@ class JobSummary:
             state=snapshot.state,
             priority=constraints.priority,
             key=None if named is None else masks.name(named),
+            tags=envelope.overrides.tags if envelope else (),
             sent=sent_at(job_id, envelope),
             due=to_datetime(snapshot.due_ms) if snapshot.due_ms else None,
             worker=snapshot.worker or None,

@@ -69,6 +69,7 @@ def _facts(job: JobDetail) -> list[tuple[str, str | None]]:
         ("state", f"{job.state}: {job.reason}" if job.reason else str(job.state)),
         ("waits for", job.waits_for),
         ("priority", str(job.priority) if job.priority else None),
+        ("tags", ", ".join(job.tags)),
         ("lane", turns),
         ("rate", rates),
         ("unique", job.unique),

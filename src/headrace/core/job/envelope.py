@@ -66,7 +66,7 @@ Feed = Literal["", "one", "list"]
 class Overrides(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     "headers": "h", "timeout": "t", "retry": "r", "expires_ms": "x", "sent_ms": "s",
     "flow": "f", "feed": "i", "key": "k", "kind": "y", "source": "o", "correlation": "c",
-    "content": "m", "version": "v", "end_queue": "q", "graph": "g",
+    "content": "m", "version": "v", "end_queue": "q", "graph": "g", "tags": "l",
 }):  # fmt: skip
     """What one call sets differently from its task, or one event from its topic; left out of the
     envelopes of most."""
@@ -99,6 +99,8 @@ class Overrides(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     graph: bytes = b""
     """What people are shown of the flow, as `core/flow/graph.py` has it; of most of its jobs,
     empty."""
+    tags: tuple[str, ...] = ()
+    """What its sender filed it under."""
 
 
 NO_OVERRIDES = Overrides()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any, TypedDict, get_args
 
 import msgspec
 
@@ -43,6 +43,41 @@ class TaskKwargs(JobOptions, total=False):
     burst: int | None
     rate_key: LabelMaker | None
     concurrency: int | None
+
+
+class DefaultKwargs(TypedDict, total=False):
+    """What `app.defaults(...)` takes: options of tasks that do not say otherwise."""
+
+    queue: str
+    priority: int
+    retry: Retry
+    timeout: float | None
+    result_ttl: float
+    keep_done: KeepDone
+
+
+def check_defaults(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults if tasks can have them; `ConfigError` if not."""
+    known = sorted(DefaultKwargs.__annotations__)
+    if unknown := sorted(options.keys() - set(known)):
+        raise ConfigError(f"app.defaults() has no {unknown[0]!r}; it takes {', '.join(known)}")
+    if "queue" in options:
+        check_queue("app.defaults(): queue", options["queue"])
+    try:
+        TaskOptions.of({"name": "-", "run_in": "loop", **options})
+    except ConfigError as error:
+        problem = str(error).removeprefix("task '-': ")
+        raise ConfigError(f"app.defaults(): {problem}") from None
+    return dict(options)
+
+
+def with_defaults(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options of a task, with defaults for what they do not say. A timeout of None says that
+    there is none."""
+    said = {name: value for name, value in options.items() if value is not None}
+    if "timeout" in options:
+        said["timeout"] = options["timeout"]
+    return {**defaults, **said} if defaults else options
 
 
 _KNOWN = sorted((*TaskKwargs.__annotations__, "batch", "max_wait"))

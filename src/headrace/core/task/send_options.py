@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
 import msgspec
 
-from headrace.core.bounds import MAX_OVERRIDES, check_count, check_label
+from headrace.core.bounds import MAX_OVERRIDES, MAX_TAGS, check_count, check_label
 from headrace.core.clock import Duration, epoch_ms, to_ms
 from headrace.core.job import ids
 from headrace.core.job.constraints import MAX_PRIORITY
@@ -38,6 +38,7 @@ class SendKwargs(JobOptions, total=False):
     timeout: Duration | None
     expires: Duration | datetime
     headers: Mapping[str, str]
+    tags: Sequence[str]
     key: str
     unique: bool | str
     rate_key: str
@@ -128,7 +129,9 @@ def _expiry(changes: SendKwargs) -> dict[str, int | None]:
 
 
 def _overridden(now: Overrides, changes: SendKwargs) -> Overrides:
-    headers, timeout, retry = now.headers, now.timeout, now.retry
+    headers, timeout, retry, tags = now.headers, now.timeout, now.retry, now.tags
+    if "tags" in changes:
+        tags = _checked_tags(changes["tags"])
     if "headers" in changes:
         headers = _checked_headers(changes["headers"])
     if "timeout" in changes:
@@ -138,13 +141,23 @@ def _overridden(now: Overrides, changes: SendKwargs) -> Overrides:
         if not isinstance(changes["retry"], Retry):
             raise ConfigError(f"options(retry=) must be a Retry(...), not {changes['retry']!r}")
         retry = WireRetry.of(changes["retry"])
-    overrides = Overrides(headers, timeout, retry)
+    overrides = Overrides(headers, timeout, retry, tags=tags)
     size = len(msgspec.msgpack.encode(overrides))
     if size > MAX_OVERRIDES:
         raise ConfigError(
-            f"options(): headers and retry take {size:,} bytes, at most {MAX_OVERRIDES:,} travel"
+            f"options(): headers, tags and retry take {size:,} bytes, at most {MAX_OVERRIDES:,} "
+            "travel"
         )
     return overrides
+
+
+def _checked_tags(tags: object) -> tuple[str, ...]:
+    if isinstance(tags, str) or not isinstance(tags, Sequence | Set):
+        raise ConfigError(f"options(tags=) must be a list of texts, not {tags!r}")
+    found = tuple(dict.fromkeys(check_label("options(tags=)", tag) for tag in tags))
+    if len(found) > MAX_TAGS:
+        raise ConfigError(f"options(tags=) has {len(found)} tags, at most {MAX_TAGS} are allowed")
+    return found
 
 
 def _checked_headers(headers: object) -> dict[str, str]:

@@ -98,7 +98,7 @@ _ON_THE_WIRE = dict(
     zip(Overrides.__struct_fields__, Overrides.__struct_encode_fields__, strict=True)
 )
 # Of MessagePack: arrays and maps of up to 15 have their length in the first byte.
-_ARRAY, _MAP = 0x90, 0x80
+_ARRAY, _MAP, _LONG_MAP = 0x90, 0x80, 0xDE
 
 
 class EnvelopeTemplate:
@@ -114,8 +114,11 @@ class EnvelopeTemplate:
                 f"{MAX_OVERRIDES:,} travel"
             )
         number, rest = fields[0] - _MAP, fields[1:]
+        if fields[0] == _LONG_MAP:
+            # What can have more than 15 is encoded with a longer start, however many there are.
+            number, rest = int.from_bytes(fields[1:3]), fields[3:]
         self._task = _encode(task)
-        self._plain = fields if number else b""
+        self._plain = bytes([_MAP + number]) + rest if number else b""
         self._keyed = bytes([_MAP + number + 1]) + rest + _encode(_ON_THE_WIRE["key"])
         self._start = bytes([_ARRAY + 5]) + _encode(FORMAT)
         self._start_plain = bytes([_ARRAY + (5 if number else 4)]) + _encode(FORMAT)
