@@ -17,8 +17,9 @@ from headrace.core.job.parcel import Child, Parcel
 from headrace.core.job.state import State
 from headrace.errors import StoreUnavailable
 from headrace.store.contract import Settlement, Store
+from headrace.store.flow_values import Cause, encode_cause
 from headrace.store.redis.store import RedisStore
-from headrace.store.values import Arrival
+from headrace.store.values import Arrival, JobEnding
 from headrace.worker.upkeep.flow_relay import FlowRelay
 
 HERE = "here"
@@ -141,3 +142,25 @@ async def test_more_letters_than_one_look_takes_follow_without_a_rest(store: Fra
         pass
     assert (await store.count("there")).waiting == 1_200
     await consumer.close()
+
+
+async def test_messages_of_an_earlier_life_of_a_job_change_nothing(store: Fragile) -> None:
+    """Two relays may overlap: then a failure comes after the replay that took it back."""
+    parent, child = ids.new_id(), ids.new_id()
+    envelope = encode_envelope(child, "add", b"")
+    await store.append(HERE, [Parcel(child, envelope, parents=(parent,))])
+
+    async def arrive(state: State, replays: int) -> State:
+        ending = JobEnding(state, encode_cause(Cause(HERE, parent)))
+        await store.arrive(HERE, [Arrival(child, parent, ending, replays=replays)])
+        (seen,) = await store.get(HERE, [child])
+        assert seen is not None
+        return seen.state
+
+    assert await arrive(State.WAITING, 1) is State.BLOCKED
+    assert await arrive(State.DEAD, 0) is State.BLOCKED
+    assert await arrive(State.DEAD, 2) is State.DEAD
+    assert await arrive(State.WAITING, 2) is State.DEAD
+    assert await arrive(State.DEAD, 1) is State.DEAD
+    assert await arrive(State.WAITING, 3) is State.BLOCKED
+    assert await arrive(State.DEAD, 2) is State.BLOCKED
