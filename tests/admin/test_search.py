@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from headrace.admin.bodies import opened
-from headrace.admin.matcher import Search
+from headrace.admin.search import Search
 from headrace.core.job import ids
 from headrace.core.job.envelope import encode_envelope
 

@@ -56,6 +56,26 @@ async def test_jobs_are_told_apart_by_their_arguments(app: Headrace) -> None:
         assert len(page) < 40_000, "large ones are not decoded"
 
 
+async def test_a_job_is_found_by_a_named_argument(app: Headrace) -> None:
+    send = task_of(app)
+
+    @app.task(queue="mail")
+    async def charge(order: str, cents: int, paid: bool = False) -> None: ...
+
+    await send.enqueue("o-17")
+    first = await charge.enqueue("o-17", 995, paid=True)
+    await charge.enqueue("o-170", 17)
+    (dead,) = await bury(app, [envelope("charge", "o-17", 3)])
+    async with Person(app) as person:
+        for text in ("order=o-17", "Order=O-17", "cents=995", "paid=true"):
+            assert listed(await person.page("/jobs", text=text)) == [first.id], text
+        for text in ("order=17", "to=o-170", "cents=99", "order=", "=o-17"):
+            assert listed(await person.page("/jobs", text=text)) == [], text
+        assert listed(await person.page("/dead", text="order=o-17")) == [dead]
+    async with Person(app, redact=lambda task, value: "(hidden)") as person:
+        assert listed(await person.page("/jobs", text="order=o-17")) == []
+
+
 async def test_a_job_that_never_ran_has_no_attempts(app: Headrace) -> None:
     job = await task_of(app).enqueue("ann")
     async with Person(app) as person:

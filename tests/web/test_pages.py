@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import json
 import re
 from collections.abc import AsyncIterator
@@ -177,3 +178,25 @@ async def test_every_list_is_there_as_json(app: Headrace, path: str) -> None:
 async def test_a_page_without_a_list_is_no_json(app: Headrace) -> None:
     async with Person(app) as person:
         assert (await person.get("/?format=json")).status_code == 404
+
+
+async def test_a_task_has_charts_of_its_own(app: Headrace) -> None:
+    @app.task(queue="mail")
+    async def send(number: int) -> None: ...
+
+    @app.task(queue="mail")
+    async def load() -> None: ...
+
+    jobs = await app.enqueue_many([*(send.call(number) for number in range(3)), load.call()])
+    async with app.worker(), asyncio.timeout(30):
+        for job in jobs:
+            await job.result()
+    async with Person(app) as person:
+        link = re.search(r'href="(/task[^"]*)">send', await person.page("/queue", name="mail"))
+        assert link
+        page = await person.page(html.unescape(link[1]))
+        assert "Task send" in page
+        assert re.search(r'Done</dt>\s*<dd><span class="value">3<', page)
+        assert page.count("<svg viewBox") == 4
+        page = await person.page("/task", queue="mail", name="load")
+        assert re.search(r'Done</dt>\s*<dd><span class="value">1<', page)

@@ -22,7 +22,8 @@ class _Conditions(TypedDict, total=False):
     tag: str | None
     """One of the tags that it was sent with."""
     search: str | None
-    """A text in the id, the arguments or an error; case does not matter."""
+    """A text in the id, the arguments or an error; case does not matter. `order=o-17` also finds
+    jobs whose argument `order` is that value."""
     arguments: bool
     """Whether `search` looks into arguments; True by default."""
     since: Moment | None

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
-from headrace.admin.bodies import arguments_of, opened, sent_at, task_of
+from headrace.admin.app import AdminApp
+from headrace.admin.bodies import opened, sent_at, task_of
 from headrace.admin.dead.error_place import last_place
 from headrace.admin.filters import JobFilter, Moment
 from headrace.admin.redaction import CLEAR, Redaction
+from headrace.admin.search import Search
 from headrace.client.attempts import AttemptInfo
 from headrace.core.clock import epoch_ms, epoch_ms_before
 from headrace.core.job import ids
 from headrace.core.job.constraints import decode_constraints
 from headrace.core.job.envelope import Envelope
-from headrace.core.job.history import all_attempts, decode_history
+from headrace.core.job.history import decode_history
 from headrace.core.job.ids import JobId
 from headrace.core.masking import NOTHING_HIDDEN, Masks
 from headrace.errors import ConfigError
@@ -26,87 +26,6 @@ from headrace.store.contract import DeadJob, JobSnapshot
 
 if TYPE_CHECKING:
     from headrace.store.contract import Store
-
-_RANDOM = re.compile(r"(0x)?[0-9a-f-]{32,}")
-_BEGINNING = 8
-# A page examines a thousand jobs: larger arguments are not searched.
-_MOST_SEARCHED = 256 * 1024
-_SIGNS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
-_ESCAPE = re.compile(r"\\(u[0-9a-f]{4}|.)")
-
-
-@dataclass(frozen=True, slots=True)
-class Search:
-    """Finds a text in the id, the errors and, with `arguments`, the arguments of a job, ignoring
-    case; an empty text is found in all. In a random id it must be at the beginning: otherwise a
-    search for any number would find some."""
-
-    text: str = ""
-    arguments: bool = True
-    redaction: Redaction = CLEAR
-    """A search must not reveal what this hides."""
-
-    @classmethod
-    def of(
-        cls, text: str | None, *, arguments: bool = True, redaction: Redaction = CLEAR
-    ) -> Search:
-        return cls((text or "").casefold(), arguments and not redaction.active, redaction)
-
-    def finds(self, job_id: JobId, envelope: Envelope | None, history: bytes) -> bool:
-        return (
-            not self.text
-            or self._names(ids.to_text(job_id).casefold())
-            or (
-                any(self.text in text.casefold() for text in self._texts(envelope, history))
-                and self._may_be_seen(envelope, history)
-            )
-        )
-
-    def _may_be_seen(self, envelope: Envelope | None, history: bytes) -> bool:
-        """Whether the text is also in what redaction leaves."""
-        if not self.redaction.active:
-            return True
-        masks = self.redaction.masks(envelope)
-        texts = (masks.text(text) for text in self._texts(envelope, history))
-        return any(self.text in text.casefold() for text in texts)
-
-    def _names(self, id: str) -> bool:
-        if _RANDOM.fullmatch(id):
-            return id == self.text or (len(self.text) >= _BEGINNING and id.startswith(self.text))
-        return self.text in id
-
-    def _texts(self, envelope: Envelope | None, history: bytes) -> Iterable[str]:
-        """The texts to search, cheap ones first."""
-        for attempt in all_attempts(decode_history(history)):
-            yield AttemptInfo.of(attempt).error
-        if self.arguments and envelope is not None:
-            written = _written(arguments_of(envelope, _MOST_SEARCHED))
-            yield _ESCAPE.sub(_unescaped, written) if "\\" in written else written
-            if "\\" in self.text:
-                # As pages show it: it may have been copied from there.
-                yield written
-
-
-def _written(value: Any) -> str:
-    """The value as JSON on one line; empty if it cannot be written so."""
-    try:
-        return json.dumps(value, ensure_ascii=False, skipkeys=True, default=_plain)
-    except (TypeError, ValueError, RecursionError):
-        return ""
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value).decode("utf-8", "replace")
-    if isinstance(value, set | frozenset):
-        return list(value)
-    return value.isoformat() if isinstance(value, date) else str(value)
-
-
-def _unescaped(escape: re.Match[str]) -> str:
-    code = escape[1]
-    return _SIGNS.get(code, code) if len(code) == 1 else chr(int(code[1:], 16))
-
 
 _EVER_MS = 2**63
 _ANYTHING = Search()
@@ -129,10 +48,18 @@ class JobMatcher:
     until_ms: int = _EVER_MS
 
     @classmethod
-    async def of(cls, store: Store, wanted: JobFilter, redaction: Redaction = CLEAR) -> JobMatcher:
-        """`redaction` limits what is searched."""
+    async def of(
+        cls,
+        store: Store,
+        wanted: JobFilter,
+        redaction: Redaction = CLEAR,
+        app: AdminApp | None = None,
+    ) -> JobMatcher:
+        """`redaction` limits what is searched; `app` knows the names of arguments."""
         return cls(
-            search=Search.of(wanted.search, arguments=wanted.arguments, redaction=redaction),
+            search=Search.of(
+                wanted.search, arguments=wanted.arguments, redaction=redaction, app=app
+            ),
             task=wanted.task,
             tag=wanted.tag or "",
             flow=b"" if wanted.flow is None else ids.to_id(wanted.flow),

@@ -20,6 +20,7 @@ VIEWS: dict[str, View] = {
     "/": overview.overview,
     "/queues": queues.queues,
     "/queue": queues.queue,
+    "/task": queues.task,
     "/jobs": jobs.jobs,
     "/job": job.job,
     "/find": job.find,
@@ -36,7 +37,7 @@ VIEWS: dict[str, View] = {
 
 NAVIGATION = (
     ("/", "Overview", ()),
-    ("/queues", "Queues", ("/queue",)),
+    ("/queues", "Queues", ("/queue", "/task")),
     ("/jobs", "Jobs", ("/job", "/find")),
     ("/dead", "Dead", ("/dead_job",)),
     ("/schedules", "Schedules", ()),

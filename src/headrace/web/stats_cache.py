@@ -101,8 +101,9 @@ class StatsCache:
         """The store's time of the last read."""
         self._lock = Lock()
 
-    async def minutes(self, count: int) -> Minutes:
-        """The last `count` minutes. One call to the store, for those that are not cached."""
+    async def minutes(self, count: int, task: str | None = None) -> Minutes:
+        """The last `count` minutes, of all tasks or of one. One call to the store, for those that
+        are not cached."""
         async with self._lock:
             seconds = await self._caught_up(count)
         now = int(seconds // 60)
@@ -112,8 +113,14 @@ class StatsCache:
         for minute in wanted:
             for task, part in self._sums.get(minute, {}).items():
                 tasks.setdefault(task, StatsSum()).add(part)
-        sums = [StatsSum.of(self._sums.get(minute, {}).values()) for minute in wanted]
+        sums = [StatsSum.of(self._parts(minute, task)) for minute in wanted]
         return Minutes(last, sums, self._recently(last), tasks, 60 + max(1.0, seconds % 60))
+
+    def _parts(self, minute: int, task: str | None) -> Iterable[StatsSum]:
+        known = self._sums.get(minute, {})
+        if task is None:
+            return known.values()
+        return [known[task]] if task in known else []
 
     def _recently(self, last: int) -> dict[str, StatsSum]:
         found: dict[str, StatsSum] = {}

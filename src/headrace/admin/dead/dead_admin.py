@@ -53,7 +53,7 @@ class DeadAdmin(AdminContext):
         events."""
         limits.check_count("limit", limit)
         store = await self._store()
-        matcher = await JobMatcher.of(store, JobFilter(**conditions), self._redaction)
+        matcher = await JobMatcher.of(store, JobFilter(**conditions), self._redaction, self._app)
         found: list[DeadInfo] = []
         for name in await self._with_dead(queue):
             found += [
@@ -110,7 +110,7 @@ class DeadAdmin(AdminContext):
     ) -> tuple[DeadScan, int]:
         """A scan of the dead jobs of a queue or of all, and how many there are."""
         store, names = await self._store(), await self._sources(queue)
-        matcher = await JobMatcher.of(store, JobFilter(**conditions), self._redaction)
+        matcher = await JobMatcher.of(store, JobFilter(**conditions), self._redaction, self._app)
         states = await store.survey(names) if names else []
         latest = {
             name: state.last_died_ms or 0
@@ -176,7 +176,7 @@ class DeadAdmin(AdminContext):
     ) -> int:
         store = await self._store()
         wanted = JobFilter(queue=queue, **conditions)
-        matcher = await JobMatcher.of(store, wanted, self._redaction)
+        matcher = await JobMatcher.of(store, wanted, self._redaction, self._app)
         if named is not None:
             if wanted.is_narrow:
                 raise ConfigError(f"give ids, or {_CONDITIONS} and until=, not both")

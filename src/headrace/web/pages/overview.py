@@ -52,13 +52,15 @@ async def overview(visit: Visit) -> HtmlPage:
     return HtmlPage("overview.html", "Overview", context, live=4.0)
 
 
-async def charted(visit: Visit, queue: str | None = None) -> tuple[Minutes, dict[str, Any]]:
-    """The context of `charts.html`, for one queue or all."""
+async def charted(
+    visit: Visit, queue: str | None = None, task: str | None = None
+) -> tuple[Minutes, dict[str, Any]]:
+    """The context of `charts.html`, for one queue or all, and for one task or all of it."""
     span = visit.query.get("span") or "1h"
     if span not in SPANS:
         raise PageError(400, f"There is no span {span!r}: say {', '.join(SPANS)}.")
     count, step = SPANS[span]
-    minutes = await visit.dashboard.stats.of(queue).minutes(count)
+    minutes = await visit.dashboard.stats.of(queue).minutes(count, task)
     return minutes, {
         "charts": charts_of(minutes, step),
         "span": span,

@@ -51,6 +51,21 @@ async def queue(visit: Visit) -> HtmlPage:
     return HtmlPage("queue.html", title, context, live=3.0)
 
 
+async def task(visit: Visit) -> HtmlPage:
+    """One task in one queue; about five calls to the store."""
+    queue, name = visit.asked("queue"), visit.asked("name")
+    info = await visit.admin.queue(queue)
+    minutes, charts = await charted(visit, queue, name)
+    context = {
+        **charts,
+        "queue": info,
+        "name": name,
+        "sum": minutes.tasks.get(name, StatsSum()),
+        "paused": name in info.paused_tasks,
+    }
+    return HtmlPage("task.html", f"Task {name[:100]}", context, live=3.0)
+
+
 def _reads(queues: dict[str, int], name: str) -> bool:
     return any(each == name or each.startswith(f"{name}#") for each in queues)
 

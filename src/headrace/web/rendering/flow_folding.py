@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 FEWEST_FOLDED = 4
 """Fewer jobs are drawn one by one."""
-# Jobs that still look alike after so many rounds are taken to stand alike.
+# Jobs that still look alike after these rounds are taken to stand alike.
 _ROUNDS = 12
 _MOST_URGENT = (
     *(State.DEAD, State.RUNNING, State.BLOCKED, State.SCHEDULED, State.WAITING),
