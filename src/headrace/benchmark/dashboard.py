@@ -17,6 +17,7 @@ from headrace.metrics.totals import Totals
 
 _QUEUES = 100
 _ROUNDS = 5
+_QUICK_ROUNDS = 2
 
 
 async def measure_dashboard(url: str, store: str, sizes: Sizes, report: Report) -> list[Figure]:
@@ -80,7 +81,7 @@ async def measure_metrics(url: str, sizes: Sizes, report: Report) -> list[Figure
     on a busy machine, elapsed time would hide a difference of a few percent."""
     on: list[float] = []
     off: list[float] = []
-    for _ in range(_ROUNDS):
+    for _ in range(_ROUNDS if sizes.repeats > 1 else _QUICK_ROUNDS):
         report("Redis: drain with and without metrics")
         for totals, rates in ((None, off), (Totals(), on)):
             async with jobs_on(url, events=True) as jobs:

@@ -73,18 +73,18 @@ class Sizes(msgspec.Struct, frozen=True):
 
 
 QUICK = Sizes(
-    drain=40_000,
+    drain=30_000,
     lone_rounds=12,
     latency=250,
     idle_seconds=2.0,
     repeats=1,
     sqlite_drain=20_000,
     sqlite_lone=1_000,
-    features=15_000,
-    one_key=1_000,
-    lateness=60,
+    features=10_000,
+    one_key=500,
+    lateness=40,
     seen=20_000,
-    plain=40_000,
+    plain=30_000,
     apart=5_000,
     asleep=5_000,
     alone=5_000,

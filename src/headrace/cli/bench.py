@@ -16,7 +16,7 @@ from headrace.core.address import check_url
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Smaller sizes: done within a minute or so.")
+@click.option("--quick", is_flag=True, help="Smaller sizes: done in about a minute.")
 @click.option("--peers", is_flag=True, help="Compare with dramatiq and Huey instead.")
 @click.option("--redis", "url", metavar="URL", help="Use this server instead of a private one.")
 @click.option(
