@@ -139,7 +139,7 @@ async def test_schedules_show_their_next_times(app: Headrace, person: Person) ->
     assert page.count("03:00:00 CE") == 5
     asked = await counted(app)
     await person.page("/schedules")
-    assert asked.calls.total() <= 2, "the times are known"
+    assert asked.calls.total() <= 3, "the times are known"
 
 
 LISTS = (
@@ -200,3 +200,20 @@ async def test_a_task_has_charts_of_its_own(app: Headrace) -> None:
         assert page.count("<svg viewBox") == 4
         page = await person.page("/task", queue="mail", name="load")
         assert re.search(r'Done</dt>\s*<dd><span class="value">1<', page)
+
+
+async def test_a_schedule_shows_its_arguments_and_how_its_last_job_ended(app: Headrace) -> None:
+    @app.task(queue="mail")
+    async def send(to: str, copies: int = 1) -> None: ...
+
+    app.every(0.2, name="often", args=["ann"])(send)
+    async with Person(app) as person:
+        page = html.unescape(await person.page("/schedules"))
+        assert '{ "to": "ann"' in page
+        async with app.worker(), asyncio.timeout(30):
+            while "good" not in page:
+                await asyncio.sleep(0.05)
+                page = await person.page("/schedules")
+        found = re.search(r'href="(/find[^"]*)"><span class="badge good">done', page)
+        assert found
+        assert "send" in await person.page(html.unescape(found[1]))

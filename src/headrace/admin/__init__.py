@@ -10,6 +10,7 @@ from headrace.admin.jobs.events import JobEvent
 from headrace.admin.jobs.flows import FlowInfo, FlowJobInfo
 from headrace.admin.jobs.summary import JobCause, JobDetail, JobPage, JobSummary
 from headrace.admin.queues import QueueInfo, QueuePage
+from headrace.admin.schedules import ScheduleRun
 from headrace.admin.stats import MinuteStats
 from headrace.admin.topics.event_info import EventInfo
 from headrace.admin.topics.topic_info import (
@@ -44,6 +45,7 @@ __all__ = [
     "QueueInfo",
     "QueuePage",
     "RunInfo",
+    "ScheduleRun",
     "ShardInfo",
     "StoppedKeyInfo",
     "StoreInfo",

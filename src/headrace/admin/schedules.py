@@ -2,15 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from headrace.admin.context import AdminContext
 from headrace.admin.recorded import recorded
+from headrace.core.job import ids
+from headrace.core.job.envelope import FORMAT, Envelope
+from headrace.core.job.state import State
+from headrace.core.schedule.schedule import Record, tick_id
+from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
     from headrace.client.job import Job
     from headrace.client.schedule import Schedule
+
+
+_QUEUES_ASKED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRun:
+    """What a schedule sends, and how its last job is."""
+
+    queue: str
+    arguments: Any
+    """As plain values, for showing."""
+    job: str | None
+    """The id of the job of its last tick."""
+    state: State | None = None
+    """The state of that job; None if nothing is kept of it."""
 
 
 class ScheduleAdmin(AdminContext):
@@ -25,6 +49,29 @@ class ScheduleAdmin(AdminContext):
         """The next times of a schedule, in its time zone; none while it is paused, after its end,
         or if it cannot be read."""
         return await self._app.schedules.ticks(name, count)
+
+    async def schedule_runs(self, names: Collection[str]) -> dict[str, ScheduleRun]:
+        """What these schedules send, and the last job of each. One call to the store, and one for
+        each of the first five queues."""
+        records = await self._app.schedules.records()
+        found: dict[str, ScheduleRun] = {}
+        for name in names:
+            with suppress(HeadraceError, KeyError):
+                found[name] = self._run(name, records[name])
+        store, queues = await self._store(), dict.fromkeys(run.queue for run in found.values())
+        for queue in list(queues)[:_QUEUES_ASKED]:
+            last = {n: run.job for n, run in found.items() if run.queue == queue and run.job}
+            seen = await store.get(queue, [ids.to_id(id) for id in last.values()]) if last else []
+            for name, snapshot in zip(last, seen, strict=True):
+                state = None if snapshot is None else snapshot.state
+                found[name] = replace(found[name], state=state)
+        return found
+
+    def _run(self, name: str, record: Record) -> ScheduleRun:
+        given = record.definition
+        envelope = Envelope(FORMAT, b"", given.task, given.payload, given.overrides)
+        last = None if record.last_ms is None else ids.to_text(tick_id(name, record.last_ms))
+        return ScheduleRun(given.queue, self._redaction.arguments(envelope), last)
 
     @recorded
     async def run_schedule(self, name: str) -> Job[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Any, Protocol, Unpack
@@ -81,6 +82,15 @@ class Schedules:
         for name, data in records.items():
             found[name] = Schedule.read(name, data, now_ms)
         return [found[name] for name in sorted(found)]
+
+    async def records(self) -> dict[str, Record]:
+        """The record of each schedule that can be read, as in `list`; one call to the store."""
+        store = await self._store()
+        found = {name: arm(given, 0) for name, given in self.declared.items()}
+        for name, data in (await store.kv_all(SPACE)).items():
+            with suppress(HeadraceError):
+                found[name] = decode_record(data)
+        return found
 
     async def get(self, name: str) -> Schedule:
         """One schedule; `ScheduleNotFound` if there is none of that name."""

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from headrace.admin.app import named
 from headrace.web.actions.form_actions import form_action
 from headrace.web.page import HtmlPage
+from headrace.web.rendering.values import format_line
 from headrace.web.visit import Visit
 
 if TYPE_CHECKING:
+    from headrace.admin import ScheduleRun
     from headrace.client.schedule import Schedule
 
 _IN_A_PAGE = 100
@@ -25,10 +28,13 @@ class ScheduleRow:
     schedule: Schedule
     when: str
     ticks: list[datetime]
+    run: ScheduleRun | None
+    arguments: str
 
 
 async def schedules(visit: Visit) -> HtmlPage:
-    """Two calls to the store, and one or two for each schedule whose next ticks are not cached."""
+    """Up to eight calls to the store, and one or two for each schedule whose next ticks are not
+    cached."""
     search = visit.query.get("search", "")
     after = visit.query.get("after", "")
     found = await visit.admin.schedules()
@@ -36,13 +42,22 @@ async def schedules(visit: Visit) -> HtmlPage:
     shown = [each for each in wanted if each.name > after][: _IN_A_PAGE + 1]
     rows = shown[:_IN_A_PAGE]
     ticks = await _next_ticks(visit, rows)
+    runs = await visit.admin.schedule_runs([each.name for each in rows])
     context = {
-        "rows": [ScheduleRow(each, _when(each), ticks.get(each.name, [])) for each in rows],
+        "rows": [_row(visit, each, ticks.get(each.name, []), runs.get(each.name)) for each in rows],
         "total": len(wanted),
         "cursor": rows[-1].name if len(shown) > _IN_A_PAGE else "",
         "search": search,
     }
     return HtmlPage("schedules.html", "Schedules", context, live=3.0, rows=rows)
+
+
+def _row(
+    visit: Visit, schedule: Schedule, ticks: list[datetime], run: ScheduleRun | None
+) -> ScheduleRow:
+    given = None if run is None else named(visit.app, schedule.task, run.arguments)
+    arguments = format_line(given) if given else ""
+    return ScheduleRow(schedule, _when(schedule), ticks, run, arguments)
 
 
 async def _next_ticks(visit: Visit, rows: list[Schedule]) -> dict[str, list[datetime]]:
