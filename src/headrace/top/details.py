@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 from rich.text import Text
 
@@ -58,7 +59,7 @@ def of_group(topic: str, group: GroupInfo) -> Text:
         *((state, getattr(group, state)) for state in _STATES),
         ("oldest", age(group.age)),
         ("stopped", f"{group.stopped_keys} keys" if group.stopped_keys else ""),
-        ("last seen", group.last_seen),
+        ("last seen", _moment(group.last_seen)),
         ("gone", "its events are no longer kept" if group.gone else ""),
     ])  # fmt: skip
 
@@ -69,7 +70,7 @@ def of_dead(info: DeadInfo) -> Text:
         ("task", info.task or "(cannot be read)"),
         ("queue", info.queue),
         ("reason", info.reason),
-        ("died", info.died),
+        ("died", _moment(info.died)),
         ("arguments", repr(info.arguments)),
     ]
     return _with_attempts(_text(facts), info)
@@ -105,6 +106,11 @@ def _with_attempts(text: Text, job: DeadInfo | JobDetail) -> Text:
         for line in attempt.traceback.rstrip().split("\n"):
             text.append(f"{harmless(line.expandtabs(4))}\n")
     return text
+
+
+def _moment(time: datetime) -> str:
+    """In the local time zone, which it names."""
+    return time.astimezone().isoformat(sep=" ", timespec="seconds")
 
 
 def _text(facts: Facts) -> Text:
