@@ -123,6 +123,28 @@ async def test_of_a_flow_that_failed_all_that_is_dead_is_reported(app: Headrace)
     assert await app.admin.flow(flow.jobs[1].id) == flow
 
 
+async def test_what_was_done_before_another_failed_is_known_to_be_done(app: Headrace) -> None:
+    tasks = Tasks(app)
+    flow = await app.enqueue(
+        group([tasks.first.options(queue="other").call(1), tasks.fail.call(2)]).then(
+            tasks.join.call()
+        )
+    )
+    async with app.worker(queues=["other"]), asyncio.timeout(30):
+        while True:
+            if (await flow.counts()).done:
+                break
+            await asyncio.sleep(0.01)
+    async with app.worker(), asyncio.timeout(30):
+        while True:
+            found = states_by_task(await app.admin.flow(flow.id))
+            if found == {
+                "first": [State.DONE], "fail": [State.DEAD], "join": [State.DEAD],
+            }:  # fmt: skip
+                break
+            await asyncio.sleep(0.01)
+
+
 async def test_a_job_that_was_sent_before_is_part_of_the_flow(app: Headrace) -> None:
     tasks = Tasks(app)
     before = await tasks.held.enqueue(1)

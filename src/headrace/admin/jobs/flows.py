@@ -46,6 +46,9 @@ class FlowInfo:
     job."""
 
 
+_WAITING = ((State.BLOCKED, "flow"), (State.DEAD, Reason.PARENT_FAILED))
+
+
 class FlowAdmin(JobAdmin):
     """Shows flows."""
 
@@ -143,8 +146,7 @@ class FlowSurvey:
             return self._states[child.job_id] is State.DONE
         if _waits(seen):
             return (child.job_id, parent.job_id) in self._arrived
-        failed = seen.state is State.DEAD and seen.reason == Reason.PARENT_FAILED
-        return not failed and seen.state is not State.CANCELLED
+        return seen.state is not State.CANCELLED
 
     def _info(self, job: GraphJob) -> FlowJobInfo:
         seen = self._seen[job.job_id]
@@ -159,4 +161,6 @@ class FlowSurvey:
 
 
 def _waits(seen: JobSnapshot | None) -> bool:
-    return seen is not None and seen.state is State.BLOCKED and seen.reason == "flow"
+    """Whether the store knows which ends have arrived at the job: it is blocked, or died with one
+    that it waits for."""
+    return seen is not None and (seen.state, seen.reason) in _WAITING
