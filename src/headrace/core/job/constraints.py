@@ -6,12 +6,15 @@ what an end sets free.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from headrace.core.bounds import MAX_MS
+from headrace.core.job.ids import JobId, to_text
 
 MAX_PRIORITY = 100
 
@@ -64,6 +67,12 @@ _decode = msgspec.msgpack.Decoder(Constraints).decode
 def encode_constraints(constraints: Constraints) -> bytes:
     """As stored; nothing at all for a job without constraints."""
     return b"" if constraints == NO_CONSTRAINTS else _encode(constraints)
+
+
+@lru_cache(maxsize=8)
+def in_flow(flow: JobId, constraints: Constraints) -> Constraints:
+    """The constraints of a job of a flow; mostly all of its jobs have the same."""
+    return replace(constraints, flow=to_text(flow))
 
 
 def read_constraints(data: bytes) -> Constraints:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
 from headrace.core.job import ids
 from headrace.core.job.capacity import Runner
-from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
+from headrace.core.job.constraints import NO_CONSTRAINTS, in_flow
 from headrace.core.job.envelope import NO_OVERRIDES, Feed, Overrides, encode_envelope
 from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import FlowMembership, Parcel
@@ -233,7 +232,7 @@ class Call(Step[R_co]):
             if delay_ms is None and options.at_ms is None:
                 delay_ms = self.task_constraints.delay_ms(options, labels)
         if membership.flow:
-            constraints = _in_flow(membership.flow, constraints)
+            constraints = in_flow(membership.flow, constraints)
         return Parcel(
             membership.job_id,
             envelope,
@@ -268,9 +267,3 @@ class Call(Step[R_co]):
 
     def __repr__(self) -> str:
         return f"<Call of {self.task!r} on {self.queue!r}>"
-
-
-@lru_cache(maxsize=8)
-def _in_flow(flow: JobId, constraints: Constraints) -> Constraints:
-    """The constraints of a job of a flow; mostly all of its jobs have the same."""
-    return replace(constraints, flow=ids.to_text(flow))
