@@ -22,7 +22,6 @@ from headrace.errors import ArgumentError, ConfigError
 if TYPE_CHECKING:
     from typing import Self
 
-
 R_co = TypeVar("R_co", covariant=True)
 
 
