@@ -21,7 +21,9 @@ async def test_every_page_has_room(browser: Browser, tmp_path: Path) -> None:
     app, auth = shop.app, Passwords(["ann:open sesame"])
     paths = {
         "/": "Overview", "/queues": "Queues", "/queue?name=payments": "Queue payments",
-        "/jobs": "Jobs", "/dead": "Dead jobs", "/schedules": "Schedules", "/topics": "Topics",
+        "/jobs": "Jobs", "/dead": "Dead jobs", "/dead?by=error": "Dead jobs",
+        "/task?queue=payments&name=charge": "Task charge", "/schedules": "Schedules",
+        "/topics": "Topics",
         "/topic?name=orders": "Topic orders", "/workers": "Workers", "/actions": "Audit log",
         "/group?topic=orders&group=billing": "Group billing of orders",
     }  # fmt: skip

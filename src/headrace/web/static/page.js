@@ -45,7 +45,10 @@
   document.addEventListener("click", function (event) {
     var button = event.target.closest("[data-copy]");
     if (!button || !navigator.clipboard) return;
-    navigator.clipboard.writeText(button.getAttribute("data-copy")).then(
+    // Without a text of its own, it copies the one that stands below it.
+    var below = button.closest("details, section");
+    var text = button.getAttribute("data-copy") || below.querySelector("pre").textContent;
+    navigator.clipboard.writeText(text).then(
       function () {
         button.textContent = "Copied";
         setTimeout(function () {
