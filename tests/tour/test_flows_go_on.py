@@ -239,7 +239,7 @@ async def test_cancelling_a_flow_ends_running_jobs_too(app: Headrace, running: b
 async def test_counts_without_results(app: Headrace) -> None:
     """Nothing is kept of the jobs, but how many there were."""
 
-    @app.task(result_ttl=0)
+    @app.task(result_ttl=0, keep_done=0)
     async def vanish() -> None: ...
 
     flow = await app.enqueue(group([vanish.call(), vanish.call()]))
@@ -249,6 +249,8 @@ async def test_counts_without_results(app: Headrace) -> None:
                 break
             await asyncio.sleep(0.01)
     assert await flow.counts() == FlowCounts(done=2)
+    info = await flow.info()
+    assert (info.state, info.progress and info.progress.text) == (State.DONE, "2 of 2")
 
 
 TREE = {"/": ["/a", "/b"], "/a": ["/a/x", "/a/y"], "/b": [], "/a/x": [], "/a/y": ["/a/y/z"]}

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from headrace.client.job import Job, JobInfo
+from headrace.client.job import Job, JobInfo, job_info
 from headrace.client.watch import JobUpdate
 from headrace.core.bounds import check_seconds
 from headrace.core.flow.counts import FlowCounts, count_states
@@ -83,8 +83,12 @@ class FlowJob(Job[R]):
 
     async def info(self) -> JobInfo:
         """What the store knows of the last job, with the state and the progress of the flow."""
-        last = await super().info()
         state, counts = await self._look()
+        try:
+            last = await super().info()
+        except JobNotFound:
+            # Nothing is kept of it, but the flow is counted.
+            last = job_info(self.id, await self._found_queue(), JobSnapshot(state))
         progress = _progress(counts, await self._now_ms())
         return msgspec.structs.replace(last, state=state, progress=progress)
 

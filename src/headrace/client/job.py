@@ -148,7 +148,7 @@ class Job(Generic[R]):
     async def info(self) -> JobInfo:
         """All that the store knows of the job."""
         snapshot = await self._snapshot(bodies=True)
-        info = _info(self.id, await self._found_queue(), snapshot)
+        info = job_info(self.id, await self._found_queue(), snapshot)
         if snapshot.state is not State.DONE or not snapshot.verdict:
             return info
         try:
@@ -233,7 +233,8 @@ Send = Callable[[Call[Any]], Awaitable[Job[Any]]]
 SendMany = Callable[[Sequence[Call[Any]]], Awaitable[list[Job[Any]]]]
 
 
-def _info(job_id: str, queue: str, snapshot: JobSnapshot) -> JobInfo:
+def job_info(job_id: str, queue: str, snapshot: JobSnapshot) -> JobInfo:
+    """What a snapshot says of a job."""
     attempts = tuple(map(AttemptInfo.of, attempts_of(snapshot)))
     times = RunTimes.of(snapshot)
     blocked = snapshot.state is State.BLOCKED
