@@ -169,6 +169,8 @@ class RedisNamespace:
 
     async def _forget_rest(self, keys: QueueKeys) -> None:
         """Keys that expire by themselves, such as those of results."""
+        # A script that the server does not know yet begins another session: before they are listed.
+        await script_stubs.forget(self.links().send, keys, last=False, names=[])
         try:
             for pattern in keys.patterns:
                 await self._forget_all(pattern, keys)
