@@ -85,7 +85,12 @@ def _prioritise(change: Change, entry: Entry, priority: int | None) -> bool:
 def _move_away(change: Change, entry: Entry, to: Rescheduling) -> bool:
     """Move a job into another queue, in this change; False if others know it by its queue."""
     [(envelope, history, inputs)] = change.connection.execute(_BODY, (entry.id,)).fetchall()
-    if entry.constraints.unique or inputs or entry.flags & (CHILDREN | IN_FLOW | MARKED):
+    if (
+        entry.constraints.unique
+        or entry.constraints.flow
+        or inputs
+        or entry.flags & (CHILDREN | IN_FLOW | MARKED)
+    ):
         return False
     at_ms, constraints = to.at_ms, entry.constraints
     if entry.state == "scheduled" and not to.has_time:
