@@ -22,6 +22,7 @@ log = logging.getLogger("headrace.worker")
 POLL = 5.0
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
+_CONNECTIONS = 3
 
 
 class Service(ABC):
@@ -41,6 +42,7 @@ class Service(ABC):
         self._wake = asyncio.Event()
         self._pause = 0.0
         self._in_doubt = False
+        self._broken = 0
 
     @abstractmethod
     async def step(self) -> float:
@@ -94,12 +96,15 @@ class Service(ABC):
         self._in_doubt = True
         self.outage.trouble(self, f"the {self.name} waits", error)
         self.observe(self.scope or self.name, error, {})
-        return self._next_pause()
+        # Each of its connections may have broken while the store was away, which shows when it is
+        # used again: the next try is not put off for that.
+        self._broken = self._broken + 1 if getattr(error, "sent", False) else 0
+        return _FIRST_PAUSE if 0 < self._broken <= _CONNECTIONS else self._next_pause()
 
     def _all_well(self) -> None:
         if self._in_doubt:
             self.outage.well(self)
-        self._in_doubt, self._pause = False, 0.0
+        self._in_doubt, self._pause, self._broken = False, 0.0, 0
 
     def _next_pause(self) -> float:
         self._pause = longer_pause(self._pause)

@@ -6,6 +6,7 @@ import pytest
 
 from headrace.errors import StoreFull, StoreUnavailable
 from headrace.worker.logs.store_outage import StoreOutage
+from headrace.worker.service import Service
 from tests.worker.logs.records import Records
 
 
@@ -99,3 +100,25 @@ def test_parts_that_end_do_not_say_that_the_store_answers(
     outage.leave("reader")
     outage.trouble("relay", "the relay waits", StoreUnavailable("refused"))
     assert len(records()) == 1
+
+
+class Failing(Service):
+    name = "reader"
+
+    def __init__(self, errors: list[StoreUnavailable]) -> None:
+        super().__init__()
+        self._errors = errors
+
+    async def step(self) -> float:
+        if self._errors:
+            raise self._errors.pop(0)
+        return 7.0
+
+
+async def test_broken_connections_do_not_put_off_the_next_try_of_a_service() -> None:
+    away = [StoreUnavailable("refused") for _ in range(7)]
+    broken = [StoreUnavailable("closed", sent=True) for _ in range(4)]
+    service = Failing([*away, *broken])
+    rests = [await service._one_step() for _ in range(12)]
+    # The last one shows that more is wrong than connections of before.
+    assert rests == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 0.1, 0.1, 0.1, 5.0, 7.0]
