@@ -237,8 +237,8 @@ class JobNotFound(JobError):
 
     def __init__(self, job_id: str) -> None:
         super().__init__(
-            f"job {job_id} is not in the store: it never was, or it ended longer ago than its "
-            "result is kept",
+            f"job {job_id} is not in the store: it never was, or it has ended and is no longer "
+            "kept (keep_done, result_ttl)",
             job_id,
         )
 

@@ -137,9 +137,9 @@ def _action_options(command: Command) -> Command:
 def replay(edit: dict[str, Any], **options: Any) -> None:
     """Send dead jobs again with all their tries, as they were or with other arguments.
 
-    Choose jobs by id, by --queue, --task, --reason, --error, --search, --since and --until, or
-    with --all. In a terminal it asks first, unless ids are given. With --set, nothing is sent
-    unless the new arguments fit every job's task.
+    The attempts so far stay in the history of the job. Choose jobs by id, by --queue, --task,
+    --reason, --error, --search, --since and --until, or with --all. In a terminal it asks first,
+    unless ids are given. With --set, nothing is sent unless the new arguments fit every job's task.
     """
     _do("replay", "replayed", edit or None, **options)
 
