@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from headrace.admin.bodies import opened, task_of
 from headrace.admin.jobs.job_admin import Found, JobAdmin, unfinished
+from headrace.core.clock import to_datetime
 from headrace.core.flow.graph import Graph, GraphJob, decode_graph
 from headrace.core.job import ids
 from headrace.core.job.ids import JobId
@@ -15,6 +17,9 @@ from headrace.store.contract import JobSnapshot
 
 if TYPE_CHECKING:
     from headrace.store.contract import Store
+
+
+_MOST_TIMED = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,10 @@ class FlowJobInfo:
     """Ids of the jobs it waits for, or waited for, in order."""
     children: tuple[str, ...]
     """Ids of the jobs that wait for it, or waited."""
+    started: datetime | None = None
+    """When its last run began, if it is done and the history has it."""
+    ended: datetime | None = None
+    """When that run ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +61,11 @@ _WAITING = ((State.BLOCKED, "flow"), (State.DEAD, Reason.PARENT_FAILED))
 class FlowAdmin(JobAdmin):
     """Shows flows."""
 
-    async def flow(self, id: str, queue: str | None = None) -> FlowInfo:
+    async def flow(self, id: str, queue: str | None = None, *, times: bool = False) -> FlowInfo:
         """The flow that a job belongs to; the job alone if it is in none, or too little is kept.
-        `JobNotFound` if there is no such job. A few calls to the store, and up to three for each
-        queue of the flow."""
+        `JobNotFound` if there is no such job. With `times`, also when its jobs ran, if there are at
+        most a hundred: their bodies are read for that. A few calls to the store, and up to three
+        for each queue of the flow."""
         name, key, seen = unfinished(await self._found(id, queue))
         store, envelope = await self._store(), opened(seen.envelope)
         if envelope is None or not envelope.overrides.flow:
@@ -66,7 +76,7 @@ class FlowAdmin(JobAdmin):
             graph = whole if whole is not None and key in whole.job_ids else graph
         if graph is None:
             return _alone((name, key, seen), flow, complete=False)
-        jobs = await FlowSurvey(store, graph).jobs()
+        jobs = await FlowSurvey(store, graph, times=times).jobs()
         return FlowInfo(ids.to_text(flow), jobs, graph.complete)
 
 
@@ -86,8 +96,9 @@ async def _graph_of(store: Store, queue: str, job_id: JobId) -> Graph | None:
 class FlowSurvey:
     """Finds out the state of each job of a graph."""
 
-    def __init__(self, store: Store, graph: Graph) -> None:
+    def __init__(self, store: Store, graph: Graph, *, times: bool = False) -> None:
         self._store = store
+        self._whole = times and len(graph.jobs) <= _MOST_TIMED
         self._graph = graph
         self._seen: dict[JobId, JobSnapshot | None] = {}
         self._arrived: set[tuple[JobId, JobId]] = set()
@@ -110,10 +121,13 @@ class FlowSurvey:
         # Bodies only where they are needed to know the task: each may have megabytes.
         for queue, jobs in self._by_queue(self._graph.jobs).items():
             for bodies in (False, True):
-                job_ids = [job.job_id for job in jobs if (self._graph.task(job) is None) is bodies]
+                job_ids = [job.job_id for job in jobs if self._needs_body(job) is bodies]
                 if job_ids:
                     found = await self._store.get(queue, job_ids, bodies=bodies)
                     self._seen.update(zip(job_ids, found, strict=True))
+
+    def _needs_body(self, job: GraphJob) -> bool:
+        return self._whole or self._graph.task(job) is None
 
     async def _read_arrivals(self) -> None:
         waiting = [job for job in self._graph.jobs if _waits(self._seen[job.job_id])]
@@ -157,7 +171,16 @@ class FlowSurvey:
             state=self._states[job.job_id],
             parents=tuple(ids.to_text(self._graph.jobs[at].job_id) for at in job.parents),
             children=tuple(ids.to_text(child.job_id) for child in self._children[job.job_id]),
+            **_run_times(seen),
         )
+
+
+def _run_times(seen: JobSnapshot | None) -> dict[str, datetime]:
+    ended = None if seen is None else seen.ended
+    if ended is None or not ended.started_ms:
+        return {}
+    started = to_datetime(ended.started_ms)
+    return {"started": started, "ended": started + timedelta(microseconds=ended.took_us)}
 
 
 def _waits(seen: JobSnapshot | None) -> bool:

@@ -16,6 +16,7 @@ from headrace.errors import ConfigError, JobNotFound
 from headrace.web.page import HtmlPage, PageError, interval
 from headrace.web.rendering.flow_graph import HEIGHT, WIDTH, draw_flow
 from headrace.web.rendering.formatting import clip, visible
+from headrace.web.rendering.gantt import gantt_of_attempts, gantt_of_flow
 from headrace.web.rendering.values import format_value, tail
 from headrace.web.visit import Visit
 
@@ -39,7 +40,7 @@ async def job(visit: Visit) -> HtmlPage:
     # An event that is not due yet is in its topic's log, which is not a queue.
     place = None if is_log(detail.queue) else detail.queue
     sentence = await visit.admin.why(id, place)
-    flow = await visit.admin.flow(id, place) if detail.event is None else None
+    flow = await visit.admin.flow(id, place, times=True) if detail.event is None else None
     shown, cut = log_of(detail)
     context = {
         "job": detail,
@@ -52,6 +53,7 @@ async def job(visit: Visit) -> HtmlPage:
         "log": shown,
         "log_cut": cut,
         **_drawing(flow),
+        "attempts_gantt": gantt_of_attempts(detail),
         "tail": tail,
         "editable": detail.task in visit.app.tasks and not detail.lacks_first_argument,
     }
@@ -101,8 +103,14 @@ def log_of(detail: JobDetail) -> tuple[list[str], bool]:
 
 def _drawing(flow: FlowInfo | None) -> Mapping[str, Any]:
     if flow is None or len(flow.jobs) < 2:
-        return {"flow": None}
-    return {"flow": flow, "graph": draw_flow(flow), "node_width": WIDTH, "node_height": HEIGHT}
+        return {"flow": None, "flow_gantt": None}
+    return {
+        "flow": flow,
+        "graph": draw_flow(flow),
+        "node_width": WIDTH,
+        "node_height": HEIGHT,
+        "flow_gantt": gantt_of_flow(flow),
+    }
 
 
 async def download(visit: Visit, request: Request) -> Response:
