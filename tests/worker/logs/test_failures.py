@@ -241,12 +241,28 @@ async def test_a_flood_of_one_failure_is_summed_up(app: Headrace, records: Recor
             await asyncio.sleep(0.01)
     lines = records("ERROR", "flood")
     assert sum(getattr(line, "count", 1) for line in lines) == 300
-    # Five in full, then at most one for each second that it took.
+    # Twenty in full, and one more, in each second that it took.
     full = [line for line in lines if not hasattr(line, "count") and line.exc_text]
     assert len(full) < 150
-    assert any(
-        "flood: " in line.getMessage() and "more are dead" in line.getMessage() for line in lines
-    )
+    summed = [line for line in lines if hasattr(line, "count")]
+    assert summed
+    for line in summed:
+        text = line.getMessage()
+        assert text.startswith(f"flood: {line.count} more are dead (retries_exhausted) in ")
+        assert f", the latest is {line.job}: KeyError: " in text
+
+
+async def test_a_few_failures_together_are_no_flood(app: Headrace, records: Records) -> None:
+    @app.task(retry=Retry(1))
+    async def fail(number: int) -> None:
+        raise KeyError("same")
+
+    async with app.worker():
+        jobs = await app.enqueue_many([fail.call(number) for number in range(20)])
+        for job in jobs:
+            line = await records.one("ERROR", job.id)
+            assert line.exc_text
+    assert len(records("ERROR")) == 20
 
 
 async def test_a_flood_of_events_that_are_not_retried_is_summed_up(

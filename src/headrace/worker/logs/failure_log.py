@@ -59,6 +59,7 @@ class _Line(msgspec.Struct, frozen=True):
     """One line of the log. Of many, `many` failed so: `send_mail`, `are dead (rejected)`."""
 
     level: int
+    id: str
     what: str
     many: tuple[str, str]
     error: str
@@ -118,11 +119,9 @@ class FailureLog:
 
     def _sum_up(self, count: int, make: _MakeLine) -> None:
         line = make()
-        if count == 1:
-            _emit_full(line)
-            return
         who, failed = line.many
-        text = f"{who}: {count:,} more {failed} in the last second, the latest: {line.error}"
+        latest = f"the latest is {line.id}: {line.error}"
+        text = f"{who}: {count:,} more {failed} in the last second, {latest}"
         _emit(line.level, text, {**line.fields, "count": count})
 
 
@@ -133,7 +132,7 @@ def _lost(failed: _Failed, what: str, many: tuple[str, str]) -> _Line:
     last = _last_attempt(failed.run.outcome)
     fields = {**_fields(failed, last), "lost": True}
     error, trace = ("it was cut short", "") if last is None else (one_line(last), last.traceback)
-    return _Line(logging.ERROR, what, many, error, trace, fields)
+    return _Line(logging.ERROR, failed.run.delivery.id_text, what, many, error, trace, fields)
 
 
 def _written(failed: _Failed, outcome: Outcome) -> _Line:
@@ -149,6 +148,7 @@ def _again(failed: _Failed, outcome: Outcome, last: Attempt) -> _Line:
     next_try = to_datetime(last.ended_ms + delay_ms)
     return _Line(
         logging.WARNING,
+        failed.run.delivery.id_text,
         f"{_name(failed.run)} failed, {tried}, next try in {_span(delay_ms)}",
         (_kind(failed.run), "failed"),
         one_line(last),
@@ -167,6 +167,7 @@ def _dead(failed: _Failed, outcome: Dead, last: Attempt) -> _Line:
         flow = ", and with it all that waits for it in its flow"
     return _Line(
         logging.ERROR,
+        run.delivery.id_text,
         f"{_name(run)} is dead ({outcome.reason}){tried}{flow}",
         (_kind(run), f"are dead ({outcome.reason})"),
         one_line(last),
