@@ -149,10 +149,12 @@ class StoreUnavailable(StoreError):
     answered = False
     """Whether the store has answered, and said why it is not ready."""
 
-    def __init__(self, message: str, *, sent: bool = False) -> None:
+    def __init__(self, message: str, *, sent: bool = False, silent: bool = False) -> None:
         super().__init__(message)
         # True if the request left for the store, so that it may have been carried out.
         self.sent = sent
+        # True if it was waited for until its time was over.
+        self.silent = silent
 
 
 class StoreFull(StoreError):

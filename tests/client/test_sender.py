@@ -82,6 +82,15 @@ async def test_a_large_gathering_is_sent_in_batches() -> None:
     assert recorder.batches == [1, 500, 500, 200]
 
 
+async def test_a_send_that_was_never_answered_is_not_waited_for_again() -> None:
+    silence = StoreUnavailable("no answer within 10 s", sent=True, silent=True)
+    recorder = Recorder([silence, silence])
+    with pytest.raises(EnqueueUnknown):
+        await sender_to(recorder).send("q", [parcel()])
+    assert recorder.may_exist == [False]
+    assert recorder.given_up == recorder.keys
+
+
 async def test_a_lost_answer_is_followed_by_a_repeat_that_says_so() -> None:
     recorder = Recorder([StoreUnavailable("gone", sent=True)])
     await sender_to(recorder).send("q", [parcel()])

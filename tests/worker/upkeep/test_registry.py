@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import Sequence
 
@@ -121,6 +122,26 @@ async def test_a_worker_that_cannot_renew_its_leases_can_still_be_seen(
     await heartbeat.stop()
     await store.close()
     assert caplog.text.count("the store does not answer") == 1
+
+
+async def test_a_heartbeat_that_waited_for_the_store_does_not_blame_the_event_loop(
+    store: SqliteStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    silent, beats = threading.Event(), 0
+
+    class Waiting(StoreClock):
+        async def compare(self) -> None:
+            nonlocal beats
+            beats += 1
+            # In the heartbeat's own thread, for longer than a loop may be blocked.
+            silent.wait(2.5 if beats == 1 else 0)
+
+    heartbeat = Heartbeat(store, Waiting(store, clock), list, 0.3, lambda lost: None)
+    heartbeat.start()
+    while beats < 2:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    await heartbeat.stop()
+    assert "has been blocked" not in caplog.text
 
 
 async def test_a_worker_that_leaves_is_gone_at_once(store: SqliteStore, clock: ManualClock) -> None:

@@ -249,7 +249,7 @@ class _Tries:
         """Seconds until the next try. Raises the error if there is none; `EnqueueUnknown` if an
         earlier try may have been carried out."""
         self._left -= 1
-        passes = isinstance(error, StoreUnavailable)
+        passes = _passes(error)
         self.unsure |= isinstance(error, StoreUnavailable) and error.sent
         if not self._left or not passes:
             if self.unsure:
@@ -265,7 +265,14 @@ async def retry_while_unavailable(work: Callable[[], Awaitable[T]]) -> T:
     for _ in range(_TRIES - 1):
         try:
             return await work()
-        except StoreUnavailable:
+        except StoreUnavailable as error:
+            if not _passes(error):
+                raise
             await asyncio.sleep(pause)
             pause *= 2
     return await work()
+
+
+def _passes(error: StoreError) -> bool:
+    """Whether the next try may soon succeed. Not after a silence: its caller has waited long."""
+    return isinstance(error, StoreUnavailable) and not error.silent

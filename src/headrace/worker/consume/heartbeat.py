@@ -124,7 +124,7 @@ class Heartbeat:
 
     def watch(self) -> None:
         """Warn, once per blockage, with the stack of what blocks the event loop."""
-        blocked = time.monotonic() - self._answered_at
+        blocked = self.blocked
         if blocked < max(_BLOCKED_AFTER, 3 * self._beat):
             self._warned = False
         elif not self._warned:

@@ -190,7 +190,7 @@ class Link:
         except TimeoutError:
             await self.drop()
             raise StoreUnavailable(
-                f"Redis did not answer within {timeout:g} s", sent=sent
+                f"Redis did not answer within {timeout:g} s", sent=sent, silent=True
             ) from None
         except driver.ResponseError as error:
             fault = translated(error, sent=sent)
