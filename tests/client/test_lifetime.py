@@ -120,9 +120,9 @@ def test_more_than_the_limit_beside_the_arguments_is_refused() -> None:
     @app.task
     def small() -> None: ...
 
-    with pytest.raises(ConfigError, match="headers and retry take"):
+    with pytest.raises(ConfigError, match="headers, tags and retry take"):
         small.options(headers={"x": "a" * 200_000})
-    with pytest.raises(ConfigError, match="headers and retry take"):
+    with pytest.raises(ConfigError, match="headers, tags and retry take"):
         small.options(retry=Retry(3, backoff=[1.0] * 10_000))
 
 
