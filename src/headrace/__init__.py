@@ -42,6 +42,7 @@ from headrace.errors import (
     LeaseLost,
     PayloadTooLarge,
     QueueFull,
+    QueueNotFound,
     Reject,
     ResultExpired,
     ResultTimeout,
@@ -56,6 +57,7 @@ from headrace.errors import (
     TaskCancelled,
     TopicFull,
     TopicNotFound,
+    WorkerNotFound,
 )
 from headrace.exposition.json_logs import JsonFormatter
 from headrace.exposition.tracing.tracing import Tracing
@@ -104,6 +106,7 @@ __all__ = [
     "PublishOutcome",
     "PublishResult",
     "QueueFull",
+    "QueueNotFound",
     "Reason",
     "Reject",
     "ResultExpired",
@@ -127,6 +130,7 @@ __all__ = [
     "TopicNotFound",
     "Tracing",
     "Unpublished",
+    "WorkerNotFound",
     "WorkerOutcome",
     "chain",
     "current",

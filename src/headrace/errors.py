@@ -2,6 +2,8 @@
 
 HeadraceError
 ├── ConfigError             wrong use: an option, a URL, a name; nothing was done
+│   ├── QueueNotFound       nobody declared this queue, and nothing was ever sent to it
+│   └── WorkerNotFound      no worker of that name is running
 ├── SendError
 │   ├── ArgumentError       the call's arguments do not fit the task or cannot travel
 │   ├── PayloadTooLarge     the encoded arguments are over the limit
@@ -50,6 +52,22 @@ class HeadraceError(Exception):
 
 class ConfigError(HeadraceError, ValueError):
     """Headrace is used in a way that cannot work; the text says what to change."""
+
+
+class QueueNotFound(ConfigError):
+    """There is no such queue: the app does not declare it, and the store does not have it."""
+
+    def __init__(self, queue: str, hint: str = "") -> None:
+        super().__init__(f"there is no queue {queue!r}{hint}")
+        self.queue = queue
+
+
+class WorkerNotFound(ConfigError):
+    """No worker of this name is running."""
+
+    def __init__(self, worker: str) -> None:
+        super().__init__(f"no worker {worker!r} is running: headrace workers lists those that are")
+        self.worker = worker
 
 
 class SendError(HeadraceError):

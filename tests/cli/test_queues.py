@@ -128,9 +128,21 @@ def test_a_queue_is_paused_and_resumed(url: str) -> None:
     assert json.loads(run("--json"))[0]["paused_tasks"] == []
 
 
-def test_a_mistyped_queue_is_seen_to_be_paused(url: str) -> None:
+@pytest.mark.parametrize("words", [["pause"], ["resume"], ["pause", "--task", "send"], ["remove"]])
+def test_a_mistyped_queue_is_refused(url: str, words: list[str]) -> None:
     env = {"HEADRACE_URL": url, "HEADRACE_NAMESPACE": "n"}
-    CliRunner(env=env).invoke(main, ["queues", "pause", "mial"])
+    result = CliRunner(env=env).invoke(main, ["queues", *words, "mial"])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "there is no queue 'mial'" in result.stderr
+    assert ("did you mean 'mail'?" in result.stderr) == (words != ["remove"])
+    assert "mial" not in CliRunner(env=env).invoke(main, ["queues"]).stdout
+
+
+def test_a_queue_can_be_paused_before_anything_is_sent_to_it(url: str) -> None:
+    env = {"HEADRACE_URL": url, "HEADRACE_NAMESPACE": "n"}
+    for verb in ("pause", "resume", "pause"):
+        option = ["--force"] if verb == "pause" else []
+        assert CliRunner(env=env).invoke(main, ["queues", verb, "mial", *option]).exit_code == 0
     listed = CliRunner(env=env).invoke(main, ["queues"]).stdout.splitlines()
     assert [line.split()[0] for line in listed] == ["QUEUE", "mail", "mial"]
     assert listed[2].endswith("0  all")
@@ -148,7 +160,7 @@ def test_an_app_without_a_queue_is_no_queue(url: str, verb: str) -> None:
 
 def test_a_queue_that_looks_like_an_app_is_one_where_a_store_is_named(url: str) -> None:
     store = ["--url", url, "--namespace", "n"]
-    result = CliRunner().invoke(main, ["queues", "pause", "mail:urgent", *store])
+    result = CliRunner().invoke(main, ["queues", "pause", "mail:urgent", "--force", *store])
     assert (result.exit_code, result.stdout) == (0, "paused queue mail:urgent\n")
 
 
@@ -170,8 +182,6 @@ def test_what_cannot_be_paused_is_refused(url: str, arguments: list[str], text: 
 @pytest.mark.parametrize(
     "words",
     [
-        ["queues", "pause", "mial"],
-        ["queues", "resume", "mial"],
         ["jobs", "list", "--queue", "mial"],
         ["jobs", "cancel", "--queue", "mial", "--yes"],
         ["dead", "list", "--queue", "mial"],

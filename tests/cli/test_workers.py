@@ -48,5 +48,5 @@ def test_a_worker_is_stopped_by_its_name(shop: Path, start: Start) -> None:
     assert (result.exit_code, result.stdout) == (0, f"asked worker {name} to stop\n")
     assert worker.ended() == 0
     result = run(main, ["workers", "stop", "--namespace", "shop", name])
-    assert result.exit_code == 2
+    assert result.exit_code == 1
     assert f"no worker '{name}' is running" in result.stderr

@@ -24,7 +24,7 @@ from headrace.core.workers import (
     decode_supervisor,
     encode_record,
 )
-from headrace.errors import ConfigError
+from headrace.errors import WorkerNotFound
 
 if TYPE_CHECKING:
     from headrace.store.contract import Store
@@ -90,7 +90,7 @@ class WorkerAdmin(AdminContext):
         """Ask a worker to take no more jobs, to let the running ones end, and then to end. They
         have as long as the worker's own `drain`, `drain` seconds, or with True as long as they
         take; with False or 0 they are cancelled at once, and go back. The worker notices within
-        seconds. `ConfigError` if no such worker is running. A process that a supervisor started
+        seconds. `WorkerNotFound` if no such worker is running. A process that a supervisor started
         (`headrace worker -p 2`) is replaced by it."""
         request = StopRequest(_seconds(drain))
         store = await self._store()
@@ -99,9 +99,7 @@ class WorkerAdmin(AdminContext):
         for gone in (await store.kv_all(STOPS)).keys() - running:
             await store.kv_set(STOPS, gone, None)
         if name not in running:
-            raise ConfigError(
-                f"no worker {name!r} is running: headrace workers lists those that are"
-            )
+            raise WorkerNotFound(name)
         await store.kv_set(STOPS, name, encode_record(request))
 
 

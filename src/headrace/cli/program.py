@@ -19,12 +19,22 @@ from headrace.errors import (
     GroupNotFound,
     HeadraceError,
     JobError,
+    QueueNotFound,
     ScheduleNotFound,
     TopicNotFound,
+    WorkerNotFound,
 )
 
 FAILED = 1
 WRONG_USE = 2
+_NOT_THERE = (
+    JobError,
+    EventNotFound,
+    GroupNotFound,
+    TopicNotFound,
+    QueueNotFound,
+    WorkerNotFound,
+)
 
 
 class Program(click.Group):
@@ -69,7 +79,7 @@ class Program(click.Group):
             _end("aborted", FAILED)
         except click.ClickException as error:
             _end(_usage_text(error), error.exit_code)
-        except (JobError, EventNotFound, GroupNotFound, TopicNotFound) as error:
+        except _NOT_THERE as error:
             _end(str(error), FAILED)
         except ScheduleNotFound as error:
             _end(f"there is no schedule {error.name!r}: see 'headrace schedules'", FAILED)

@@ -15,11 +15,12 @@ from headrace.cli.app_command import (
     json_option,
     of_app,
     of_words,
-    warn_of_unknown_queue,
     yes_option,
 )
 from headrace.cli.output import show_result, show_table
-from headrace.errors import ConfigError
+from headrace.core import bounds as limits
+from headrace.core.display import meant
+from headrace.errors import QueueNotFound
 
 if TYPE_CHECKING:
     from headrace import Headrace
@@ -50,11 +51,13 @@ _task = click.option("--task", metavar="NAME", help="Only this task in the queue
 @queues.command()
 @of_words("queue")
 @_task
+@click.option("--force", is_flag=True, help="Also a queue that is not known yet.")
 @json_option
-def pause(app: Headrace, queue: str, task: str | None, as_json: bool) -> None:
+def pause(app: Headrace, queue: str, task: str | None, force: bool, as_json: bool) -> None:
     """Start no more jobs of a queue, until resume. Running jobs go on."""
+    if not force:
+        _refuse_unknown(app, queue, "; to pause it before there is one, say --force")
     acted(app, lambda admin: admin.pause(queue, task))
-    warn_of_unknown_queue(app, queue)
     _show("paused", queue, task, as_json)
 
 
@@ -64,8 +67,8 @@ def pause(app: Headrace, queue: str, task: str | None, as_json: bool) -> None:
 @json_option
 def resume(app: Headrace, queue: str, task: str | None, as_json: bool) -> None:
     """Resume a queue, or one task in it."""
+    _refuse_unknown(app, queue)
     acted(app, lambda admin: admin.resume(queue, task))
-    warn_of_unknown_queue(app, queue)
     _show("resumed", queue, task, as_json)
 
 
@@ -82,8 +85,16 @@ def remove(app: Headrace, queue: str, force: bool, yes: bool, as_json: bool) -> 
     if force and not yes:
         confirm("remove", f"queue {queue!r}, and all jobs that it holds")
     if not acted(app, lambda admin: admin.remove_queue(queue, force)):
-        raise ConfigError(f"there is no queue {queue!r}")
+        raise QueueNotFound(queue)
     _show("removed", queue, None, as_json)
+
+
+def _refuse_unknown(app: Headrace, queue: str, way_out: str = "") -> None:
+    """A misspelt name must not look as if the right queue had stopped."""
+    limits.check_name("queue", queue)
+    names = asked(app, lambda app: app.admin.names_like(queue))
+    if names is not None:
+        raise QueueNotFound(queue, meant(queue, names) + way_out)
 
 
 def _show(done: str, queue: str, task: str | None, as_json: bool) -> None:

@@ -12,10 +12,12 @@ from headrace.errors import (
     GroupNotFound,
     HeadraceError,
     JobNotFound,
+    QueueNotFound,
     ScheduleNotFound,
     SendError,
     StoreError,
     TopicNotFound,
+    WorkerNotFound,
 )
 from headrace.web.auth.cookies import Signed, cookie, forget_cookie, set_cookie
 
@@ -23,8 +25,17 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+_NOT_THERE: tuple[type[HeadraceError], ...] = (
+    JobNotFound,
+    EventNotFound,
+    GroupNotFound,
+    TopicNotFound,
+    ScheduleNotFound,
+    QueueNotFound,
+    WorkerNotFound,
+)
 _STATUS: tuple[tuple[tuple[type[HeadraceError], ...], int], ...] = (
-    ((JobNotFound, EventNotFound, GroupNotFound, TopicNotFound, ScheduleNotFound), 404),
+    (_NOT_THERE, 404),
     ((StoreError,), 503),
     ((ConfigError, SendError), 400),
 )
