@@ -77,8 +77,14 @@ def test_of_a_job_that_ended_twice_the_last_is_found() -> None:
     job_id = ids.new_id()
     marks, data = chunk_of([job_id, ids.new_id()], [job_id])
     assert find_mark(marks, job_id) == (2, State.DONE)
-    left_marks, left, times = without(data, {job_id})
-    assert (len(left_marks) // MARK, len(decode_chunk(left)), times) == (1, 1, [(2000, 1)])
+    left_marks, left = without(data, {job_id})
+    assert find_mark(left_marks, job_id) is None
+    jobs = decode_chunk(left)
+    assert [bool(job.job_id) for job in jobs] == [False, True, False]
+    assert jobs[1] == decode_chunk(data)[1]
+    assert (job_id in left, len(left_marks)) == (False, 3 * MARK)
+    page = page_of([Shelf("", 10_000, 1, 0, [(1, left)])], None, 10, 3000, print)
+    assert page.jobs == jobs[1:2]
 
 
 def test_only_done_jobs_of_tasks_that_are_kept_are_in_blocks() -> None:

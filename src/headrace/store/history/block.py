@@ -29,6 +29,8 @@ MARK = 17
 """Bytes of a mark: `mark_of` the job, and a letter for its state."""
 ID = 16
 LETTERS = {State.DONE: b"d", State.CANCELLED: b"c"}
+_NO_MARK = bytes(MARK)
+"""In the place of a job that was forgotten."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -165,7 +167,7 @@ def _column(values: Sequence[_T]) -> _T | Sequence[_T]:
 
 
 def encode_jobs(jobs: Sequence[EndedJob]) -> tuple[bytes, bytes]:
-    """Marks and block of any ended jobs of one worker."""
+    """Marks and block of any ended jobs of one worker; of one without an id, only the place."""
     facts = encode_block(
         [job.job_id for job in jobs],
         _column([job.state.value for job in jobs]),
@@ -176,7 +178,11 @@ def encode_jobs(jobs: Sequence[EndedJob]) -> tuple[bytes, bytes]:
         "",
     )
     envelopes = [job.envelope if len(job.envelope) <= MOST_BYTES else b"" for job in jobs]
-    more = {at: (job.history, job.constraints, job.started_ms) for at, job in enumerate(jobs)}
+    more = {
+        at: (job.history, job.constraints, job.started_ms)
+        for at, job in enumerate(jobs)
+        if job.job_id
+    }
     block = (
         msgspec.Raw(facts),
         jobs[0].worker,
@@ -186,4 +192,8 @@ def encode_jobs(jobs: Sequence[EndedJob]) -> tuple[bytes, bytes]:
         _column([_kept(job.verdict) for job in jobs]),
         more,
     )
-    return b"".join([mark_of(job.job_id) + LETTERS[job.state] for job in jobs]), _encode(block)
+    return b"".join([_mark(job) for job in jobs]), _encode(block)
+
+
+def _mark(job: EndedJob) -> bytes:
+    return mark_of(job.job_id) + LETTERS[job.state] if job.job_id else _NO_MARK

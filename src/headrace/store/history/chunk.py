@@ -46,23 +46,23 @@ def encode_frame(ended_ms: int, progress: Mapping[int, bytes], block: bytes) -> 
 
 
 def decode_chunk(data: bytes) -> list[EndedJob]:
-    """The jobs of a chunk, the oldest first. Raises `ValueError`, or what msgspec does, if it is
-    none."""
+    """The jobs of a chunk, the oldest first; one that was forgotten has no id. Raises `ValueError`,
+    or what msgspec does, if it is none."""
     return [job for frame in _frames(data) for job in _jobs_in(frame)]
 
 
-def without(data: bytes, job_ids: Collection[JobId]) -> tuple[bytes, bytes, list[tuple[int, int]]]:
-    """A chunk without some jobs: its marks, its frames, and the time and size of each frame."""
-    marks, frames, times = [], [], []
+def without(data: bytes, job_ids: Collection[JobId]) -> tuple[bytes, bytes]:
+    """A chunk with nothing in the places of some jobs: its marks and its frames. The places still
+    count, so that no job which was beyond the bound comes back."""
+    marks, frames = [], []
     for frame in _frames(data):
-        jobs = [job for job in _jobs_in(frame) if job.job_id not in job_ids]
-        if jobs:
-            mark, block = encode_jobs(jobs)
-            progress = {at: job.progress for at, job in enumerate(jobs) if job.progress}
-            marks.append(mark)
-            frames.append(encode_frame(frame.ended_ms, progress, block))
-            times.append((frame.ended_ms, len(jobs)))
-    return b"".join(marks), b"".join(frames), times
+        nothing = EndedJob(b"", State.DONE, frame.ended_ms, "", worker=frame.block.worker)
+        jobs = [nothing if job.job_id in job_ids else job for job in _jobs_in(frame)]
+        mark, block = encode_jobs(jobs)
+        progress = {at: job.progress for at, job in enumerate(jobs) if job.progress}
+        marks.append(mark)
+        frames.append(encode_frame(frame.ended_ms, progress, block))
+    return b"".join(marks), b"".join(frames)
 
 
 def find_mark(marks: bytes, job_id: JobId) -> tuple[int, State] | None:

@@ -87,7 +87,7 @@ def page_of(
         if item.job is None:
             break
         left[item.shelf] = item.position
-        if state is None or item.job.state is state:
+        if item.job.job_id and state in (None, item.job.state):
             jobs.append(item.job)
             if len(jobs) == limit:
                 break

@@ -53,9 +53,9 @@ class RedisHistory(RedisSurveys):
         forgotten: set[JobId] = set()
         while ended and (chunks := await self._chunks_with(keys, ended)):
             for (shelf, number), (data, job_ids_in) in chunks.items():
-                if await self._replace(keys, shelf, number, data, job_ids_in):
+                if await self._replace(keys, shelf, number, data, ended):
                     forgotten.update(job_ids_in)
-        had_results = await self._send_forget(keys, b"", b"", b"", (b"", b"", []), ended)
+        had_results = await self._send_forget(keys, b"", b"", b"", (b"", b""), ended)
         forgotten.update(id for id, had in zip(ended, had_results[1:], strict=True) if had)
         return [job_id in forgotten for job_id in job_ids]
 
@@ -73,14 +73,14 @@ class RedisHistory(RedisSurveys):
         return chunks
 
     async def _replace(
-        self, keys: QueueKeys, shelf: bytes, number: bytes, data: bytes, job_ids: list[JobId]
+        self, keys: QueueKeys, shelf: bytes, number: bytes, data: bytes, job_ids: Sequence[JobId]
     ) -> bool:
         """Take jobs out of a chunk; False if it has changed meanwhile."""
         try:
-            left = without(data, job_ids)
+            left = without(data, set(job_ids))
         except UNREADABLE as error:
             self.oddities.note(keys.history, f"chunk {readable(number)}: {error}")
-            left = b"", b"", []
+            left = b"", b""
         digest = hashlib.sha1(data, usedforsecurity=False).hexdigest().encode()
         replaced, *_ = await self._send_forget(keys, shelf, number, digest, left, [])
         return bool(replaced)
@@ -91,10 +91,10 @@ class RedisHistory(RedisSurveys):
         shelf: bytes,
         number: bytes,
         digest: bytes,
-        left: tuple[bytes, bytes, list[tuple[int, int]]],
+        left: tuple[bytes, bytes],
         job_ids: Sequence[JobId],
     ) -> list[int]:
-        marks, data, times = left
+        marks, data = left
         return await script_stubs.forget_ended(
             self.links().send,
             keys,
@@ -102,7 +102,6 @@ class RedisHistory(RedisSurveys):
             chunk=number,
             digest=digest,
             marks=marks,
-            times="".join(f"{ended_ms}:{count} " for ended_ms, count in times),
             data=data,
             job_ids=job_ids,
         )

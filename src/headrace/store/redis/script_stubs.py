@@ -246,11 +246,11 @@ def forget(
 
 def forget_ended(
     link: Link, keys: QueueKeys, *, shelf: bytes, chunk: bytes, digest: bytes, marks: bytes,
-    times: str, data: bytes, job_ids: Sequence[bytes], idempotency: IdempotencyKey | None = None,
+    data: bytes, job_ids: Sequence[bytes], idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[list[int]]:
     return link.run(
         _forget_ended, [keys.history, keys.result, keys.journal, keys.jobs, keys.sessions], [shelf,
-        chunk, digest, marks, times, data, *job_ids], idempotency,
+        chunk, digest, marks, data, *job_ids], idempotency,
     )
 
 

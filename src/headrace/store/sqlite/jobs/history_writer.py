@@ -46,7 +46,7 @@ _PROGRESS = """
     WITH named (queue, job_id) AS (VALUES {rows})
     SELECT progress.job_id, CAST(value AS BLOB) FROM named JOIN progress
         ON progress.queue = named.queue AND progress.job_id = named.job_id"""
-_REPLACE = "UPDATE history SET count = ?, marks = ?, data = ? WHERE id = ?"
+_REPLACE = "UPDATE history SET marks = ?, data = ? WHERE id = ?"
 _FORGET_RESULT = """
     DELETE FROM results WHERE queue = ? AND job_id = ? AND expires_ms > ? RETURNING 1"""
 _IS_LIVE = "SELECT 1 FROM jobs WHERE queue = ? AND job_id = ?"
@@ -151,11 +151,9 @@ def forget(change: Change, job_ids: Sequence[JobId]) -> list[bool]:
     ]
     forgotten: set[JobId] = set()
     for id, jobs in list(history.found_in_chunks(connection, queue, ended, change.now_ms)):
-        gone = {job.job_id for job in jobs}
         [(data,)] = connection.execute(history.DATA, (id,)).fetchall()
-        marks, left, _ = without(data, gone)
-        connection.execute(_REPLACE, (len(marks) // MARK, marks, left, id))
-        forgotten |= gone
+        connection.execute(_REPLACE, (*without(data, set(ended)), id))
+        forgotten.update(job.job_id for job in jobs)
     for job_id in ended:
         if connection.execute(_FORGET_RESULT, (queue, job_id, change.now_ms)).fetchall():
             forgotten.add(job_id)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headrace.core.job.history_rules import HistoryBounds
 from headrace.core.job.outcome import DONE, Dead
 from headrace.core.job.state import State
@@ -93,6 +95,28 @@ class ForgettingConformance(HistoryGround):
         assert await store.forget(QUEUE, gone) == [False, False]
         assert len(await self.do(store, 2)) == 2
         assert len(await self.all_ended(store)) == 6
+
+    @pytest.mark.parametrize("large", [False, True])
+    async def test_what_was_beyond_the_bound_does_not_come_back(
+        self, store: Store, large: bool
+    ) -> None:
+        store.history_rules.set_default(HistoryBounds(3, HOUR_MS))
+        worker = self.worker(store)
+        sent = [parcel(payload=b"x" * (5_000 if large else 1)) for _ in range(10)]
+        for each in sent:
+            await store.append(QUEUE, [each])
+            await self.settle_done(worker, await self.take(worker))
+        job_ids = [each.job_id for each in sent]
+        assert await self.ended_ids(store) == job_ids[:-4:-1]
+        assert await store.forget(QUEUE, job_ids[8:9]) == [True]
+        assert await self.ended_ids(store) == [job_ids[9], job_ids[7]]
+        assert await self.states(store, job_ids[:7]) == [None] * 7
+        assert await store.forget(QUEUE, job_ids) == [False] * 7 + [True, False, True]
+        assert await self.ended_ids(store) == []
+        assert await store.forget(QUEUE, job_ids) == [False] * 10
+        assert await self.states(store, job_ids) == [None] * 10
+        later = [(await self.do(store))[0] for _ in range(5)]
+        assert await self.ended_ids(store) == later[:1:-1]
 
     async def test_live_jobs_are_not_forgotten(self, store: Store) -> None:
         store.history_rules.set_default(KEEP)

@@ -8,6 +8,7 @@ from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.history_rules import HistoryBounds
 from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import DONE, Done
+from headrace.core.job.state import State
 from headrace.core.job.verdict import done_verdict
 from headrace.store.contract import Store, StoreConsumer
 from headrace.store.values import EndedJob
@@ -31,6 +32,11 @@ class HistoryGround(Ground):
             cursor = page.cursor
             if not cursor:
                 return jobs
+
+    async def ended_ids(self, store: Store, state: State | None = None) -> list[JobId]:
+        """The ids in the history, the latest first; of one state if it is given."""
+        ended = await self.all_ended(store)
+        return [job.job_id for job in ended if state in (None, job.state)]
 
     async def do(self, store: Store, count: int = 1, task: str = "task") -> list[JobId]:
         """Have that many jobs done, together."""
