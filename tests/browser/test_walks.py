@@ -106,7 +106,7 @@ async def test_all_that_match_are_replayed_after_a_question(shop: Shop, browser:
         asked = page.get_by_text("Replay all dead jobs in all queues and groups with the text")
         await visitor.button("Replay all that match").click()
         await expect(asked).to_contain_text("“o-1”?")
-        await page.get_by_role("link", name="Leave it").click()
+        await page.get_by_role("link", name="Go back").click()
         await expect(page.locator("tbody tr")).to_have_count(3)
         assert (await shop.app.admin.queue("payments")).dead == 12
         await visitor.button("Replay all that match").click()
