@@ -38,8 +38,10 @@ from headrace.store.contract import JobSnapshot
 
 R = TypeVar("R")
 
-# Seconds in which the replay of a job mostly arrives at those that wait for it in other queues.
+# Seconds in which the replay of a job mostly arrives at those that wait for it in other queues, and
+# at most between two looks if it does not: a worker may have to bring it first.
 _RESUMED_IN = 0.02
+_RESUMED_POLL = 1.0
 
 
 class JobInfo(msgspec.Struct, frozen=True):
@@ -115,6 +117,7 @@ class Job(Generic[R]):
         """What the task returned, once it has. Raises `JobFailed`, `JobCancelled`, `ResultTimeout`
         after `timeout` seconds, or `ResultExpired` if the result is not kept (any more)."""
         until = None if timeout is None else time.monotonic() + timeout
+        pause = _RESUMED_IN
         while True:
             left = None if until is None else max(0.0, until - time.monotonic())
             snapshot = await self._ended(timeout, left)
@@ -126,8 +129,11 @@ class Job(Generic[R]):
             failure = await job_failure(store, queue, self.id, snapshot)
             if failure is not None:
                 raise failure from failure.cause
+            if left == 0:
+                raise await self._app.result_timeout(self.id, queue, timeout or 0.0)
             # Its flow is being resumed: it is about to wait again.
-            await asyncio.sleep(_RESUMED_IN)
+            await asyncio.sleep(pause if left is None else min(pause, left))
+            pause = min(2 * pause, _RESUMED_POLL)
 
     async def _ended(self, timeout: float | None, left: float | None) -> JobSnapshot | None:
         session = await self._app.session()

@@ -161,8 +161,12 @@ class Why:
         """The job that failed first, and its error, as part of a sentence."""
         (seen,) = await self._store.get(cause.queue, [cause.job_id], bodies=True)
         id = ids.to_text(cause.job_id)
-        if seen is None or seen.state is not State.DEAD:
+        if seen is None:
             return f"it waited for job {id}, which failed and is not kept"
+        if seen.state is not State.DEAD:
+            # The replay is on its way to this one.
+            bringer = f"the next worker that reads queue {cause.queue!r} lets it go on"
+            return f"it waited for job {id}, which failed and was replayed; {bringer}"
         first = Why(self._store, cause.queue, cause.job_id, seen, self._redaction)
         error = first._error or seen.reason
         return (

@@ -11,10 +11,11 @@ from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import FLOW_GATE, LADEN, flags_again
 from headrace.store.sqlite.gates import added_parents, routing, uniques
 from headrace.store.sqlite.gates.due_times import due_time, next_due, notify_due
-from headrace.store.sqlite.gates.flows import with_failed_parents
+from headrace.store.sqlite.gates.flows import cause_of, with_failed_parents
 from headrace.store.sqlite.inspection.facts import task_of
 from headrace.store.sqlite.jobs import completion
 from headrace.store.sqlite.rows import run_rows, select_rows
+from headrace.store.values import JobEnding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from headrace.core.job.ids import JobId
     from headrace.store.sqlite.change import Change
     from headrace.store.sqlite.entries import Entry
-    from headrace.store.values import Arrival, JobEnding
+    from headrace.store.values import Arrival
 
 _NIL = b"\xc0"
 
@@ -42,6 +43,12 @@ _FAIL = """
     UPDATE parents SET failed_ms = ended.now_ms, cause = ended.cause FROM ended
     WHERE parents.queue = ended.queue AND parents.child = ended.child
         AND parents.parent = ended.parent AND NOT arrived AND NOT failed_ms
+    RETURNING child"""
+_BLAME = """
+    WITH ended (queue, child, parent, cause) AS (VALUES {rows})
+    UPDATE parents SET cause = ended.cause FROM ended
+    WHERE parents.queue = ended.queue AND parents.child = ended.child
+        AND parents.parent = ended.parent AND +failed_ms > 0 AND parents.cause != ended.cause
     RETURNING child"""
 # With a plus, so that the parent is found by its id, not among all that failed.
 _FORGIVE = """
@@ -110,10 +117,21 @@ def _value(ending: JobEnding) -> bytes:
 
 def _arrive_dead(change: Change, arrivals: Sequence[Arrival]) -> None:
     rows = [(change.number, a.child, a.parent, a.ending.value, change.now_ms) for a in arrivals]
+    _blame(change, [row[:4] for row in rows])
     reached = {child for (child,) in select_rows(change.connection, _FAIL, rows)}
     causes = {a.child: a.ending.value for a in reversed(arrivals) if a.child in reached}
     found = _blocked(change, causes)
     completion.fail(change, [(entry, causes[entry.job_id]) for entry in found])
+
+
+def _blame(change: Change, rows: Sequence[tuple[int, JobId, JobId, bytes]]) -> None:
+    """Parents that had failed are forgotten: those that wait for their children cannot go on
+    either."""
+    reached = {child for (child,) in select_rows(change.connection, _BLAME, rows)}
+    causes = {child: cause_of(change.connection, change.number, child) for child in reached}
+    completion.tell_children(
+        change, {child: JobEnding(State.DEAD, cause) for child, cause in causes.items()}
+    )
 
 
 def _arrive_cancelled(change: Change, arrivals: Sequence[Arrival]) -> None:

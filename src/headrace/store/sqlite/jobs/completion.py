@@ -28,7 +28,7 @@ from headrace.store.sqlite.rows import bounded_ms, run_rows, select_rows
 from headrace.store.values import Arrival, JobEnding
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from headrace.core.job.ids import JobId
     from headrace.store.sqlite.change import Change
@@ -45,7 +45,6 @@ _TAKE_CHILDREN = """
 _CHILDREN_OF = """
     SELECT parent, child_queue, child, known_as, runs_anyway FROM children
     WHERE parent IN (VALUES {rows}) AND queue = ?"""
-_FORGET_CHILDREN = "DELETE FROM children WHERE parent IN (VALUES {rows}) AND queue = ?"
 _FORGET_JOINS = "DELETE FROM joins WHERE child IN (VALUES {rows}) AND queue = ?"
 _TAKE_PARENTS = """
     DELETE FROM parents WHERE child IN (VALUES {rows}) AND queue = ?
@@ -80,7 +79,7 @@ def let_go(change: Change, ended: Sequence[tuple[Entry, JobEnding]]) -> None:
     if marked := [e.job_id for e, how in ended if e.flags & MARKED and how.state != State.DEAD]:
         progress_log.forget_marks(change, marked)
     if awaited := {e.job_id: how for e, how in ended if e.flags & CHILDREN}:
-        _add_arrivals(change, awaited)
+        tell_children(change, awaited)
     if left := [(e.constraints.flow, how.state) for e, how in ended if _leaves_flow(e, how)]:
         flow_parts.leave(change, left)
     if blocked := [e.job_id for e, how in ended if e.gate == FLOW_GATE and how.state != State.DEAD]:
@@ -92,8 +91,9 @@ def _leaves_flow(entry: Entry, ending: JobEnding) -> bool:
     return bool(entry.flags & IN_FLOW) and ending.state != State.DEAD
 
 
-def _add_arrivals(change: Change, ended: dict[JobId, JobEnding]) -> None:
-    """A dead job keeps its children: they go on when it is replayed."""
+def tell_children(change: Change, ended: Mapping[JobId, JobEnding]) -> None:
+    """Send the ends of jobs to their children. A dead job keeps them: they go on when it is
+    replayed."""
     dead = [(job_id,) for job_id, how in ended.items() if how.state == State.DEAD]
     others = [(job_id,) for job_id, how in ended.items() if how.state != State.DEAD]
     found = select_rows(change.connection, _TAKE_CHILDREN, others, change.number)
@@ -101,8 +101,12 @@ def _add_arrivals(change: Change, ended: dict[JobId, JobEnding]) -> None:
     for parent, queue, child, known_as, runs_anyway in found:
         ending = ended[parent]
         if ending.state == State.DEAD and not ending.value:
-            ending = JobEnding(State.DEAD, encode_cause(Cause(change.queue, parent)))
+            ending = _failed_first(change, parent)
         change.arrivals.append((queue, Arrival(child, known_as, ending, bool(runs_anyway))))
+
+
+def _failed_first(change: Change, job_id: JobId) -> JobEnding:
+    return JobEnding(State.DEAD, encode_cause(Cause(change.queue, job_id)))
 
 
 def notify_of_replay(change: Change, replayed: Sequence[Entry]) -> None:
@@ -115,9 +119,14 @@ def notify_of_replay(change: Change, replayed: Sequence[Entry]) -> None:
 
 
 def forget_family(change: Change, forgotten: Sequence[JobId]) -> None:
-    """Delete what dead jobs waited for, and those that waited for them."""
+    """Delete what dead jobs waited for, and those that waited for them. To these they are dead for
+    good, and why they are, whichever job failed before."""
     rows = [(job_id,) for job_id in forgotten]
-    run_rows(change.connection, _FORGET_CHILDREN, rows, change.number)
+    for parent, queue, child, known_as, runs_anyway in select_rows(
+        change.connection, _TAKE_CHILDREN, rows, change.number
+    ):
+        ending = _failed_first(change, parent)
+        change.arrivals.append((queue, Arrival(child, known_as, ending, bool(runs_anyway))))
     forget_parents(change, forgotten)
 
 

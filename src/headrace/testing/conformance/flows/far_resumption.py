@@ -44,6 +44,14 @@ class FarResumptionConformance(Ground):
         assert await store.count(FAR) == Counts()
         assert await store.count(QUEUE) == Counts()
 
+    async def test_those_in_other_queues_hear_of_a_purge(self, store: Store) -> None:
+        worker, (first, middle, last) = await self.to_and_fro(store)
+        await self.upkeep(store, worker, [QUEUE, FAR])
+        assert await store.purge(FAR, [middle]) == [True]
+        await self.upkeep(store, worker, [QUEUE, FAR])
+        assert await cause_of(store, last) == Cause(FAR, middle)
+        assert await store.purge(QUEUE, [first, last]) == [True, True]
+
     async def test_a_replay_overtakes_the_failure(self, store: Store) -> None:
         worker, (first, middle, last) = await self.to_and_fro(store)
         await store.replay(QUEUE, [first])

@@ -105,6 +105,21 @@ class ResumptionConformance(FlowGround):
         assert await store.replay(QUEUE, [second.job_id, first.job_id]) == [False, True]
         assert await self.run_all(store, worker, kept()) == [first.job_id, second.job_id]
 
+    async def test_a_purged_job_is_why_those_behind_it_stay_dead(self, store: Store) -> None:
+        """Also when the job that failed before it has been replayed."""
+        first, second, third, fourth = jobs = chain(4)
+        await self.send_flow(store, jobs)
+        worker = self.worker(store)
+        await self.settle(worker, await self.take(worker), DEAD)
+        assert await store.purge(QUEUE, [second.job_id]) == [True]
+        for behind in (third, fourth):
+            assert await cause_of(store, behind.job_id) == Cause(QUEUE, second.job_id)
+        assert await store.replay(QUEUE, [first.job_id]) == [True]
+        assert await self.run_all(store, worker, kept()) == [first.job_id]
+        for behind in (third, fourth):
+            assert await cause_of(store, behind.job_id) == Cause(QUEUE, second.job_id)
+        assert await store.purge(QUEUE, ids_of_all([third, fourth])) == [True, True]
+
     async def test_a_failed_flow_names_the_job_that_failed_first(self, store: Store) -> None:
         jobs = chain(3)
         await self.send_flow(store, jobs)

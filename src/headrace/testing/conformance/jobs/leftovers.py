@@ -122,6 +122,8 @@ class LeftoversConformance(Ground):
         assert ran == [parcel("good 2").job_id, parcel("good 3").job_id]
         for queue in QUEUES:
             await self.purge_dead(store, queue)
+        # Those that waited for purged jobs hear of it, in other queues too.
+        await self.upkeep(store, worker, QUEUES)
         await self.nothing_remains(store, worker)
 
     async def test_nothing_is_left_of_what_jobs_went_through(self, store: Store) -> None:

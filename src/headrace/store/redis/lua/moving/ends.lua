@@ -10,7 +10,8 @@ end
 local agenda = {}
 
 -- Report to the children of a job that it has ended, or, as 'waiting', that it was replayed. A dead job keeps its
--- children, with the number of its replays before them, until it is 'forgotten'.
+-- children, with the number of its replays before them, until it is 'forgotten': to them it is dead for good, and why
+-- they are, whichever job failed before it.
 local function notify_children(parent, state, value)
   local records = redis.call('HGET', key.children, parent)
   if not records then
@@ -21,10 +22,11 @@ local function notify_children(parent, state, value)
   if state == 'waiting' then
     replays = replays + 1
     redis.call('HSET', key.children, parent, string.format('%d!', replays) .. string.sub(records, at))
-  elseif state == 'dead' then
+  elseif state == 'dead' or state == 'forgotten' then
     -- To its children, the job that failed first is why.
     value = value ~= '' and value or '\146' .. cmsgpack.pack(QUEUE) .. binary(parent)
-  else
+  end
+  if state ~= 'waiting' and state ~= 'dead' then
     redis.call('HDEL', key.children, parent)
   end
   while at <= #records do
@@ -39,8 +41,8 @@ local function notify_children(parent, state, value)
     if queue == '' then
       -- Not a child, but a job that this one stands for, with children of its own.
       notify_children(child, state, value)
-    elseif state ~= 'forgotten' then
-      agenda[#agenda + 1] = {queue, child, parent, state, value, anyway == '1', replays}
+    else
+      agenda[#agenda + 1] = {queue, child, parent, state == 'forgotten' and 'dead' or state, value, anyway == '1', replays}
     end
   end
 end

@@ -150,7 +150,8 @@ do
     if replays < before then
       return
     end
-    redis.call('HSET', flow, '!' .. parent, string.format('x%d ', replays) .. cause)
+    local heard, now_heard = redis.call('HGET', flow, '!' .. parent), string.format('x%d ', replays) .. cause
+    redis.call('HSET', flow, '!' .. parent, now_heard)
     if not failed then
       redis.call('HINCRBY', flow, '!', 1)
       redis.call('HSETNX', flow, '~', parent)
@@ -158,6 +159,9 @@ do
     local job = place_of(child) == 'f' and unblocked(child)
     if job then
       failed_by_parent(job, cause)
+    elseif failed and heard ~= now_heard then
+      -- The parent was forgotten. Those that wait for this one cannot go on either.
+      notify_children(child, 'dead', cause_of(flow))
     end
   end
 

@@ -1,0 +1,84 @@
+"""Flows of which something is gone, or is on its way, on every store."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from headrace import FlowCounts, Headrace, JobFailed, ResultTimeout, Retry, State, chain
+
+
+class Press:
+    """Tasks of which one fails until it is repaired."""
+
+    def __init__(self, app: Headrace) -> None:
+        self.broken = True
+
+        @app.task(retry=Retry(1))
+        async def press(number: int) -> int:
+            if self.broken:
+                raise ValueError(f"{number} is stuck")
+            return number
+
+        @app.task
+        async def near(number: int) -> int:
+            return number
+
+        @app.task(queue="far")
+        async def far(number: int) -> int:
+            return number
+
+        self.press, self.near, self.far = press, near, far
+
+
+@pytest.fixture
+def broken(app: Headrace) -> Press:
+    return Press(app)
+
+
+async def test_what_waited_for_a_purged_job_has_failed(app: Headrace, broken: Press) -> None:
+    """Though the job that failed first was replayed, and is done."""
+    calls = (broken.press.call(1), broken.near.call(), broken.near.call(), broken.near.call())
+    flow = await app.enqueue(chain(*calls))
+    async with app.worker():
+        with pytest.raises(JobFailed):
+            await flow.result(timeout=20)
+        purged = flow.jobs[1].id
+        assert await app.admin.purge(purged) == 1
+        broken.broken = False
+        assert await flow.resume() == 1
+        assert await flow.jobs[0].result(timeout=20) == 1
+        async with asyncio.timeout(20):
+            with pytest.raises(JobFailed) as failed:
+                await flow.result()
+        assert failed.value.cause is not None
+        assert failed.value.cause.job_id == purged
+        assert await flow.status() is State.DEAD
+        assert await app.admin.why(flow.id) == (
+            f"It is dead (parent_failed): it waited for job {purged}, which failed and is not kept."
+        )
+        assert await app.admin.replay(flow.id) == 0
+
+
+async def test_waiting_for_a_replay_on_its_way_ends_in_time(app: Headrace, broken: Press) -> None:
+    """On Redis, no worker brings it to the other queue."""
+    flow = await app.enqueue(chain(broken.press.call(1), broken.far.call()))
+    async with app.worker():
+        with pytest.raises(JobFailed):
+            await flow.result(timeout=20)
+    assert await flow.resume() == 1
+    async with asyncio.timeout(20):
+        with pytest.raises(ResultTimeout):
+            await flow.result(timeout=0.1)
+    answer = await app.admin.why(flow.id)
+    if await flow.jobs[1].status() is State.DEAD:
+        first = flow.jobs[0].id
+        assert answer == (
+            f"It is dead (parent_failed): it waited for job {first}, which failed and was "
+            "replayed; the next worker that reads queue 'default' lets it go on."
+        )
+    broken.broken = False
+    async with app.worker():
+        assert await flow.result(timeout=20) == 1
+    assert await flow.counts() == FlowCounts(done=2)
