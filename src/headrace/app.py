@@ -15,6 +15,7 @@ from headrace.audit.record import AuditRecord
 from headrace.client.context import Context, CurrentRun
 from headrace.client.decorators import BatchTaskDecorator, ScheduleDecorator, TaskDecorator
 from headrace.client.flow_job import FlowJob
+from headrace.client.found_flow import FoundFlow
 from headrace.client.job import Job
 from headrace.client.portal import Portal
 from headrace.client.schedules import Schedules
@@ -334,6 +335,11 @@ class Headrace(Settings):
     def job(self, id: str) -> Job[Any]:
         """The handle of a job whose id is known."""
         return Job(self, ids.to_id(id), None)
+
+    def flow(self, id: str) -> FlowJob[Any]:
+        """The handle of a flow whose id is known: to count, resume or cancel it in another process
+        than the one that sent it. It asks every queue. Its `jobs` are the last one alone."""
+        return FoundFlow(self.job(id))
 
     # Working
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from headrace import Context, Headrace, Reject, RetryLater, State
+from headrace import Context, Headrace, Reject, RetryLater, State, chain, group
 from headrace.admin.jobs.why import Why, span
 from headrace.core.job.history import Attempt, History
 from tests.admin.burying import bury, envelope, one_attempt
@@ -203,10 +203,25 @@ async def test_a_job_that_waits_for_others(app: Headrace) -> None:
     @app.task
     async def work() -> None: ...
 
-    job = await app.enqueue(work.call().after(work.call()))
+    job = await app.enqueue(chain(work.call(), work.call()))
     assert await app.admin.why(job.id) == (
-        "It is blocked: it ends its flow, and waits for other jobs to end."
+        f"It is blocked: it ends its flow, and waits for job {job.jobs[0].id} of task 'work' "
+        "(waiting) to end."
     )
+
+
+async def test_a_job_that_waits_for_many_names_a_few_of_them(app: Headrace) -> None:
+    @app.task
+    async def work() -> None: ...
+
+    flow = await app.enqueue(chain(group(work.call() for _ in range(5)), work.call(), work.call()))
+    middle = flow.jobs[-2]
+    why = await app.admin.why(middle.id)
+    assert why.startswith(f"It is blocked: it belongs to the flow of {flow.id}, and waits for job ")
+    assert why.endswith(" of task 'work' (waiting) and 2 other jobs to end.")
+    assert [job.id in why for job in flow.jobs[:5]].count(True) == 3
+    await flow.jobs[0].cancel()
+    assert flow.jobs[0].id not in await app.admin.why(middle.id)
 
 
 async def test_jobs_that_have_ended(app: Headrace) -> None:

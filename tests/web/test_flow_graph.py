@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace import State
-from headrace.admin.jobs.flows import FlowInfo, FlowJobInfo
+from headrace.admin.jobs.flow_survey import FlowInfo, FlowJobInfo
 from headrace.web.rendering.flow_graph import MOST_DRAWN, draw_flow
 
 

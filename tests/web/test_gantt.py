@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headrace import Headrace, Retry, State, group
-from headrace.admin.jobs.flows import FlowInfo, FlowJobInfo
+from headrace.admin.jobs.flow_survey import FlowInfo, FlowJobInfo
 from headrace.web.rendering.gantt import WIDTH, gantt_of_flow
 from tests.web.browsing import Person
 

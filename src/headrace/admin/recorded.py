@@ -58,7 +58,7 @@ def _said(arguments: Mapping[str, Any], redaction: Redaction) -> tuple[str, str]
     if "group" in said:
         target = f"{said.pop('group')}@{said.pop('topic')}"
     else:
-        first = next((name for name in ("ids", "name", "queue") if name in said), "")
+        first = next((name for name in ("ids", "id", "name", "queue") if name in said), "")
         target = said.pop(first, "all that match")
     return target, ", ".join(f"{name}={text}" for name, text in said.items())
 

@@ -39,6 +39,7 @@ def job_options(command: Command) -> Command:
         _search_option,
         click.option("--task", metavar="NAME", help="Only jobs of this task."),
         _tag_option,
+        click.option("--flow", metavar="ID", help="Only jobs of the flow that ends with this job."),
         click.option(
             "--state", metavar="STATE", help="Only jobs in this state: waiting, blocked, done, …"
         ),

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from headrace.client.context import CurrentRun
+from headrace.client.flow_job import FlowJob
 from headrace.client.job import Job
 from headrace.client.send.outgoing import Outgoing, OutgoingApp
 from headrace.core.task.queue_settings import QueueSettings
@@ -24,6 +25,10 @@ class ClientApp(OutgoingApp, Protocol):
 
     def job(self, id: str) -> Job[Any]:
         """The handle of a job whose id is known."""
+        ...
+
+    def flow(self, id: str) -> FlowJob[Any]:
+        """The handle of a flow whose id is known."""
         ...
 
     def enter_middleware(self, run: CurrentRun) -> AbstractContextManager[object]:

@@ -130,7 +130,7 @@ class FlowJob(Job[R]):
         # Children first: nothing of the flow starts while it is being cancelled.
         todo = {
             queue: [job.job_id for job in jobs]
-            for queue, jobs in (await _by_queue(reversed(self.jobs))).items()
+            for queue, jobs in (await self._sent_by_queue(reversed(self.jobs))).items()
         }
         asked: set[JobId] = set()
         while todo:
@@ -144,14 +144,14 @@ class FlowJob(Job[R]):
                 queue: [id for id in part.live if id not in asked] for queue, part in parts.items()
             }
             todo = {queue: job_ids for queue, job_ids in added.items() if job_ids}
-        if states == {None}:
+        if states <= {None}:
             raise JobNotFound(self.id)
         return State.CANCELLED in states or (running and State.RUNNING in states)
 
     async def _counted(self) -> tuple[FlowCounts, bool]:
         """The counts, and whether the store has any; else they are those of single jobs."""
         counts, is_known = FlowCounts(), False
-        by_queue = await _by_queue(self.jobs)
+        by_queue = await self._sent_by_queue(self.jobs)
         for queue, part in (await self._parts(by_queue)).items():
             is_known = is_known or part.counts.total > 0
             jobs = by_queue.get(queue, [])
@@ -181,13 +181,17 @@ class FlowJob(Job[R]):
         """The states of jobs; nothing is kept of a job that was done long ago."""
         return [seen.state if seen else State.DONE for seen in (await self._seen(jobs)).values()]
 
+    async def _sent_by_queue(self, jobs: Iterable[Job[Any]]) -> dict[str, list[Job[Any]]]:
+        """Jobs that were sent with the flow, by queue, with each queue that it may be in."""
+        return await _by_queue(jobs)
+
     async def _parts(
         self, known: Iterable[str] | None = None, *, members: bool = False
     ) -> dict[str, FlowPart]:
         """The flow's jobs by queue, also in queues that only added jobs are in."""
         store: Store = (await self._app.session()).store
         parts: dict[str, FlowPart] = {}
-        todo = set(await _by_queue(self.jobs) if known is None else known)
+        todo = set(await self._sent_by_queue(self.jobs) if known is None else known)
         while todo:
             queue = todo.pop()
             parts[queue] = await store.flow_part(queue, self.job_id, members=members)

@@ -1,65 +1,17 @@
-"""Flows: the jobs of a flow, and which waits for which."""
+"""Flows: the jobs of a flow, which waits for which, and going on with those that failed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
-
-from headrace.admin.bodies import opened, task_of
-from headrace.admin.jobs.job_admin import Found, JobAdmin, unfinished
-from headrace.core.clock import to_datetime
-from headrace.core.flow.graph import Graph, GraphJob, decode_graph
+from headrace.admin.bodies import opened
+from headrace.admin.jobs.flow_survey import FlowInfo, flow_around
+from headrace.admin.jobs.job_admin import JobAdmin, unfinished
+from headrace.admin.recorded import recorded
 from headrace.core.job import ids
-from headrace.core.job.ids import JobId
-from headrace.core.job.state import Reason, State
-from headrace.store.contract import JobSnapshot
-
-if TYPE_CHECKING:
-    from headrace.store.contract import Store
-
-
-_MOST_TIMED = 100
-
-
-@dataclass(frozen=True, slots=True)
-class FlowJobInfo:
-    """A job in its flow."""
-
-    id: str
-    queue: str
-    task: str | None
-    """None if that is not known."""
-    state: State | None
-    """None if that is not known. A forgotten job is done if a job that waited for it got its
-    result."""
-    parents: tuple[str, ...]
-    """Ids of the jobs it waits for, or waited for, in order."""
-    children: tuple[str, ...]
-    """Ids of the jobs that wait for it, or waited."""
-    started: datetime | None = None
-    """When its last run began, if it is done and the history has it."""
-    ended: datetime | None = None
-    """When that run ended."""
-
-
-@dataclass(frozen=True, slots=True)
-class FlowInfo:
-    """A flow, or as much of it as is known, each job before those that wait for it."""
-
-    id: str
-    """The id of its last job; of a job without a flow, its own."""
-    jobs: tuple[FlowJobInfo, ...]
-    complete: bool
-    """Whether `jobs` are all of them. A large flow has up to 200 near its end, or a few around the
-    job."""
-
-
-_WAITING = ((State.BLOCKED, "flow"), (State.DEAD, Reason.PARENT_FAILED))
+from headrace.errors import ConfigError
 
 
 class FlowAdmin(JobAdmin):
-    """Shows flows."""
+    """Shows flows, and resumes them."""
 
     async def flow(self, id: str, queue: str | None = None, *, times: bool = False) -> FlowInfo:
         """The flow that a job belongs to; the job alone if it is in none, or too little is kept.
@@ -67,123 +19,14 @@ class FlowAdmin(JobAdmin):
         most a hundred: their bodies are read for that. A few calls to the store, and up to three
         for each queue of the flow."""
         name, key, seen = unfinished(await self._found(id, queue))
-        store, envelope = await self._store(), opened(seen.envelope)
+        return await flow_around(await self._store(), name, key, seen, times=times)
+
+    @recorded
+    async def resume_flow(self, id: str) -> int:
+        """Replay the jobs that failed of the flow that a job belongs to, as `FlowJob.resume` does;
+        returns how many. `JobNotFound` if there is no such job."""
+        _, _, seen = unfinished(await self._found(id))
+        envelope = opened(seen.envelope)
         if envelope is None or not envelope.overrides.flow:
-            return _alone((name, key, seen), key, complete=envelope is not None)
-        flow, graph = envelope.overrides.flow, decode_graph(envelope.overrides.graph)
-        if key != flow:
-            whole = await _graph_of(store, envelope.overrides.end_queue or name, flow)
-            graph = whole if whole is not None and key in whole.job_ids else graph
-        if graph is None:
-            return _alone((name, key, seen), flow, complete=False)
-        jobs = await FlowSurvey(store, graph, times=times).jobs()
-        return FlowInfo(ids.to_text(flow), jobs, graph.complete)
-
-
-def _alone(found: Found, flow: JobId, *, complete: bool) -> FlowInfo:
-    queue, key, seen = found
-    job = FlowJobInfo(ids.to_text(key), queue, task_of(seen.envelope), seen.state, (), ())
-    return FlowInfo(ids.to_text(flow), (job,), complete)
-
-
-async def _graph_of(store: Store, queue: str, job_id: JobId) -> Graph | None:
-    """The graph that the last job of a flow carries; None if it is done, or not kept."""
-    (seen,) = await store.get(queue, [job_id], bodies=True)
-    envelope = None if seen is None else opened(seen.envelope)
-    return None if envelope is None else decode_graph(envelope.overrides.graph)
-
-
-class FlowSurvey:
-    """Finds out the state of each job of a graph."""
-
-    def __init__(self, store: Store, graph: Graph, *, times: bool = False) -> None:
-        self._store = store
-        self._whole = times and len(graph.jobs) <= _MOST_TIMED
-        self._graph = graph
-        self._seen: dict[JobId, JobSnapshot | None] = {}
-        self._arrived: set[tuple[JobId, JobId]] = set()
-        self._states: dict[JobId, State | None] = {}
-        self._children: dict[JobId, list[GraphJob]] = {job.job_id: [] for job in graph.jobs}
-        for job in graph.jobs:
-            for parent in job.parents:
-                self._children[graph.jobs[parent].job_id].append(job)
-
-    async def jobs(self) -> tuple[FlowJobInfo, ...]:
-        await self._look()
-        await self._read_arrivals()
-        # From the end: the state of a forgotten job follows from those after it.
-        for job in reversed(self._graph.jobs):
-            seen = self._seen[job.job_id]
-            self._states[job.job_id] = self._guessed(job) if seen is None else seen.state
-        return tuple(map(self._info, self._graph.jobs))
-
-    async def _look(self) -> None:
-        # Bodies only where they are needed to know the task: each may have megabytes.
-        for queue, jobs in self._by_queue(self._graph.jobs).items():
-            for bodies in (False, True):
-                job_ids = [job.job_id for job in jobs if self._needs_body(job) is bodies]
-                if job_ids:
-                    found = await self._store.get(queue, job_ids, bodies=bodies)
-                    self._seen.update(zip(job_ids, found, strict=True))
-
-    def _needs_body(self, job: GraphJob) -> bool:
-        return self._whole or self._graph.task(job) is None
-
-    async def _read_arrivals(self) -> None:
-        waiting = [job for job in self._graph.jobs if _waits(self._seen[job.job_id])]
-        for queue, jobs in self._by_queue(waiting).items():
-            parents = self._graph.jobs
-            pairs = [
-                (job.job_id, parents[at].job_id)
-                for job in jobs
-                for at in job.parents
-                if self._seen[parents[at].job_id] is None
-            ]
-            arrived = await self._store.arrived(queue, pairs) if pairs else []
-            self._arrived.update(pair for pair, was in zip(pairs, arrived, strict=True) if was)
-
-    def _by_queue(self, jobs: tuple[GraphJob, ...] | list[GraphJob]) -> dict[str, list[GraphJob]]:
-        found: dict[str, list[GraphJob]] = {}
-        for job in jobs:
-            found.setdefault(self._graph.queue(job), []).append(job)
-        return found
-
-    def _guessed(self, job: GraphJob) -> State | None:
-        if any(self._got(child, job) for child in self._children[job.job_id]):
-            return State.DONE
-        return None
-
-    def _got(self, child: GraphJob, parent: GraphJob) -> bool:
-        """Whether a job has got the result of another, and waits for it no longer."""
-        seen = self._seen[child.job_id]
-        if seen is None:
-            return self._states[child.job_id] is State.DONE
-        if _waits(seen):
-            return (child.job_id, parent.job_id) in self._arrived
-        return seen.state is not State.CANCELLED
-
-    def _info(self, job: GraphJob) -> FlowJobInfo:
-        seen = self._seen[job.job_id]
-        return FlowJobInfo(
-            id=ids.to_text(job.job_id),
-            queue=self._graph.queue(job),
-            task=self._graph.task(job) or (task_of(seen.envelope) if seen else None),
-            state=self._states[job.job_id],
-            parents=tuple(ids.to_text(self._graph.jobs[at].job_id) for at in job.parents),
-            children=tuple(ids.to_text(child.job_id) for child in self._children[job.job_id]),
-            **_run_times(seen),
-        )
-
-
-def _run_times(seen: JobSnapshot | None) -> dict[str, datetime]:
-    ended = None if seen is None else seen.ended
-    if ended is None or not ended.started_ms:
-        return {}
-    started = to_datetime(ended.started_ms)
-    return {"started": started, "ended": started + timedelta(microseconds=ended.took_us)}
-
-
-def _waits(seen: JobSnapshot | None) -> bool:
-    """Whether the store knows which ends have arrived at the job: it is blocked, or died with one
-    that it waits for."""
-    return seen is not None and (seen.state, seen.reason) in _WAITING
+            raise ConfigError(f"job {id} is in no flow: replay() sends a dead job again")
+        return await self._app.flow(ids.to_text(envelope.overrides.flow)).resume()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.admin.bodies import opened
+from headrace.admin.jobs.flow_survey import flow_around
 from headrace.admin.jobs.summary import JobSummary, key_of
 from headrace.admin.redaction import CLEAR, Redaction
 from headrace.admin.workers import read_workers
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 _PAGE = 1000
 _MOST_COUNTED = 10_000
+_MOST_NAMED = 3
+_ENDED = (State.DONE, State.CANCELLED)
 _REFUSED = {
     Reason.BAD_ARGUMENTS,
     Reason.BAD_EVENT,
@@ -129,7 +132,7 @@ class Why:
         if gate == "lane":
             return f"It is blocked: {await self._lane()}."
         if gate == "flow":
-            return f"It is blocked: {self._flow()} for other jobs to end."
+            return f"It is blocked: {self._flow()} for {await self._parents()} to end."
         if (task := gated_task(gate)) is not None:
             return f"It is blocked: task {task!r} is paused in queue {self._queue!r}."
         obstacle = await self._obstacle()
@@ -225,6 +228,19 @@ class Why:
         if flow == ids.to_id(self._job.id):
             return "it ends its flow, and waits"
         return f"it belongs to the flow of {ids.to_text(flow)}, and waits" if flow else "it waits"
+
+    async def _parents(self) -> str:
+        """The jobs of its flow that it waits for, as part of a sentence."""
+        flow = await flow_around(self._store, self._queue, self._key, self._seen)
+        left = [job for job in flow.parents_of(self._job.id) if job.state not in _ENDED]
+        named = [
+            f"job {job.id} of task {job.task!r} ({job.state or 'its state is not known'})"
+            for job in left[:_MOST_NAMED]
+        ]
+        if len(left) > _MOST_NAMED:
+            named.append(plural(len(left) - _MOST_NAMED, "other job"))
+        *most, last = named or ["other jobs"]
+        return f"{', '.join(most)} and {last}" if most else last
 
     def _rate(self, gate: str) -> str:
         limit = next((limit for limit in self._constraints.limits if limit.name == gate), None)

@@ -14,6 +14,7 @@ from headrace.cli.app_command import (
     confirm,
     json_option,
     of_app,
+    of_words,
     secrets_option,
     split,
     warn_of_redacted_search,
@@ -29,11 +30,16 @@ from headrace.cli.jobs.watch import watch
 from headrace.cli.output import complain, harmless, json_document, show_first, show_result
 from headrace.cli.program import FAILED
 from headrace.core.display import plural
+from headrace.core.job.state import State
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headrace import Headrace
-    from headrace.admin import Admin, CancelReport, JobSummary
+    from headrace.admin import Admin, CancelReport, FlowJobInfo, JobDetail, JobSummary
+
+_ENDED = (State.DEAD, State.CANCELLED, State.DONE)
 
 
 @click.group(no_args_is_help=False)
@@ -58,7 +64,8 @@ for command in (watch, run_now, move):
 @secrets_option
 @json_option
 def list_(app: Headrace, limit: int, as_json: bool, **conditions: Any) -> None:
-    """List jobs: running, waiting, blocked, scheduled ones, or those of one --state.
+    """List jobs: running, waiting, blocked, scheduled ones, those of one --state, or all of one
+    --flow.
 
     Jobs that are done or cancelled are listed as long as the app's keep_done says.
 
@@ -74,26 +81,35 @@ def list_(app: Headrace, limit: int, as_json: bool, **conditions: Any) -> None:
 async def _listed(app: Headrace, wanted: JobFilter, limit: int) -> list[JobSummary]:
     admin = admin_of(app)
     found: list[JobSummary] = []
-    cursor, more = "", True
-    while more and len(found) < limit:
-        left = limit - len(found)
-        page = await admin.jobs(
-            wanted.queue, wanted.state, cursor=cursor, limit=left, **wanted.for_jobs
-        )
-        found += page.jobs
-        cursor, more = page.cursor, bool(page.cursor)
+    for state in (None, *_ENDED) if wanted.flow and not wanted.state else (wanted.state,):
+        cursor, more = "", True
+        while more and len(found) < limit:
+            left = limit - len(found)
+            page = await admin.jobs(
+                wanted.queue, state, cursor=cursor, limit=left, **wanted.for_jobs
+            )
+            found += page.jobs
+            cursor, more = page.cursor, bool(page.cursor)
     return found[:limit]
 
 
 @jobs.command()
 @of_job
 def show(app: Headrace, id: str, queue: str | None, as_json: bool) -> None:
-    """Show one job: its state, arguments, attempts and log."""
-    info = asked(app, lambda app: admin_of(app).job(id, queue))
+    """Show one job: its state, arguments, attempts and log, and the jobs it is after in a flow."""
+    info, parents = asked(app, lambda app: _shown(admin_of(app), id, queue))
     if as_json:
-        json_document(as_json_value(info))
+        json_document({**as_json_value(info), "parents": [parent.id for parent in parents]})
     else:
-        show_job(info)
+        show_job(info, parents)
+
+
+async def _shown(
+    admin: Admin, id: str, queue: str | None
+) -> tuple[JobDetail, Sequence[FlowJobInfo]]:
+    info = await admin.job(id, queue)
+    flow = await admin.flow(id, info.queue) if info.flow else None
+    return info, flow.parents_of(info.id) if flow else ()
 
 
 @jobs.command()
@@ -121,7 +137,6 @@ def log(app: Headrace, id: str, queue: str | None, as_json: bool) -> None:
 @app_options
 @queue_option
 @job_options
-@click.option("--flow", metavar="ID", help="Only jobs of the flow that ends with this job.")
 @yes_option
 @secrets_option
 @json_option
@@ -158,6 +173,20 @@ def cancel(
         )
     warn_of_unknown_queue(chosen, wanted.queue)
     _complain(report, bool(ids))
+
+
+@jobs.command()
+@of_words("id")
+@json_option
+def resume(app: Headrace, id: str, as_json: bool) -> None:
+    """Resume a flow: replay those of its jobs that failed.
+
+    ID is that of any job of the flow. Jobs that died with another wait again, and keep the results
+    that they have.
+    """
+    count = acted(app, lambda admin: admin.resume_flow(id))
+    text = f"replayed {plural(count, 'job')}" if count else "no job of the flow has failed"
+    show_result(text, {"replayed": count}, as_json=as_json)
 
 
 @jobs.command()

@@ -9,17 +9,19 @@ import click
 
 from headrace.admin.jobs.listing import ENDED
 from headrace.cli.output import harmless, moment, shortened, show_attempt, table
+from headrace.core.display import plural
 from headrace.core.job.state import State
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from headrace.admin import EventInfo, JobDetail, JobSummary
+    from headrace.admin import EventInfo, FlowJobInfo, JobDetail, JobSummary
     from headrace.core.job.constraints import Limit
     from headrace.core.job.progress import Progress
 
 _HEADINGS = ("state", "queue", "id", "task", "priority", "attempt", "sent", "detail")
+_MOST_PARENTS = 10
 
 
 def as_json_value(job: JobSummary) -> dict[str, Any]:
@@ -46,9 +48,10 @@ def show_list(found: Sequence[JobSummary]) -> None:
         click.echo("no such jobs")
 
 
-def show_job(job: JobDetail) -> None:
-    """Print the facts of a job, a line each, without empty ones."""
-    for name, value in _facts(job):
+def show_job(job: JobDetail, parents: Sequence[FlowJobInfo] = ()) -> None:
+    """Print the facts of a job, a line each, without empty ones. `parents` are the jobs of its flow
+    that it is after."""
+    for name, value in _facts(job, parents):
         if value:
             click.echo(f"{name:<11}{harmless(value)}")
     for attempt in job.attempts:
@@ -59,7 +62,7 @@ def show_job(job: JobDetail) -> None:
             click.echo(f"  {harmless(line)}")
 
 
-def _facts(job: JobDetail) -> list[tuple[str, str | None]]:
+def _facts(job: JobDetail, parents: Sequence[FlowJobInfo]) -> list[tuple[str, str | None]]:
     turns = f"{job.lane}, {job.width} at a time" if job.lane else None
     rates = ", ".join(f"{each.most} in {each.window_ms / 1000:g} s" for each in job.limits)
     return [
@@ -67,17 +70,17 @@ def _facts(job: JobDetail) -> list[tuple[str, str | None]]:
         ("queue", job.queue),
         ("task", "(cannot be read)" if job.task is None and not job.state.final else job.task),
         ("state", f"{job.state}: {job.reason}" if job.reason else str(job.state)),
-        ("waits for", job.waits_for),
+        ("waits for", "other jobs of its flow" if job.waits_for == "flow" else job.waits_for),
         ("priority", str(job.priority) if job.priority else None),
         ("tags", ", ".join(job.tags)),
         ("lane", turns),
         ("rate", rates),
         ("unique", job.unique),
-        ("flow", job.flow),
+        *_flow_facts(job, parents),
         ("sent", None if job.event else _time(job.sent)),
         ("due", _time(job.due)),
         ("expires", _time(job.expires)),
-        ("ended", _time(job.ended) if job.state in ENDED else None),
+        ("ended", _time(job.ended)),
         ("waited", None if job.waited is None else f"{job.waited:.3f} s"),
         ("took", None if job.took is None else f"{job.took:.3f} s"),
         ("worker", job.worker),
@@ -92,6 +95,19 @@ def _facts(job: JobDetail) -> list[tuple[str, str | None]]:
         ("headers", repr(job.headers) if job.headers else None),
         ("done once", ", ".join(job.once)),
     ]
+
+
+def _flow_facts(job: JobDetail, parents: Sequence[FlowJobInfo]) -> list[tuple[str, str | None]]:
+    last = f"{job.flow}, which this job ends" if job.flow == job.id else job.flow
+    facts = [("flow", last)]
+    for each in parents[:_MOST_PARENTS]:
+        state = each.state or "its state is not known"
+        facts.append(("after", f"{each.id} of task {each.task or '?'}: {state}"))
+    if len(parents) > _MOST_PARENTS:
+        facts.append(("after", plural(len(parents) - _MOST_PARENTS, "other job")))
+    if job.cause:
+        facts.append(("cause", f"{job.cause.id} in queue {job.cause.queue} failed first"))
+    return facts
 
 
 def event_facts(event: EventInfo) -> list[tuple[str, str | None]]:
