@@ -96,7 +96,7 @@ def test_the_command_removes_a_queue_and_says_so(redis_url: str, namespace: str)
     command = ["queues", "remove", "bad name"]
     first, second = (CliRunner(env=env).invoke(main, command) for _ in range(2))
     assert (first.exit_code, first.output) == (0, "removed queue bad name\n")
-    assert second.exit_code == 2
+    assert second.exit_code == 1
     assert "there is no queue 'bad name'" in second.output
     forced = CliRunner(env=env).invoke(main, [*command, "--force"])
     assert "say --yes" in forced.output

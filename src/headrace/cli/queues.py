@@ -56,7 +56,7 @@ _task = click.option("--task", metavar="NAME", help="Only this task in the queue
 def pause(app: Headrace, queue: str, task: str | None, force: bool, as_json: bool) -> None:
     """Start no more jobs of a queue, until resume. Running jobs go on."""
     if not force:
-        _refuse_unknown(app, queue, "; to pause it before there is one, say --force")
+        _refuse_unknown(app, queue, task, "; to pause it before there is one, say --force")
     acted(app, lambda admin: admin.pause(queue, task))
     _show("paused", queue, task, as_json)
 
@@ -67,7 +67,7 @@ def pause(app: Headrace, queue: str, task: str | None, force: bool, as_json: boo
 @json_option
 def resume(app: Headrace, queue: str, task: str | None, as_json: bool) -> None:
     """Resume a queue, or one task in it."""
-    _refuse_unknown(app, queue)
+    _refuse_unknown(app, queue, task)
     acted(app, lambda admin: admin.resume(queue, task))
     _show("resumed", queue, task, as_json)
 
@@ -89,9 +89,11 @@ def remove(app: Headrace, queue: str, force: bool, yes: bool, as_json: bool) -> 
     _show("removed", queue, None, as_json)
 
 
-def _refuse_unknown(app: Headrace, queue: str, way_out: str = "") -> None:
+def _refuse_unknown(app: Headrace, queue: str, task: str | None, way_out: str = "") -> None:
     """A misspelt name must not look as if the right queue had stopped."""
     limits.check_name("queue", queue)
+    if task is not None:
+        limits.check_name("task", task)
     names = asked(app, lambda app: app.admin.names_like(queue))
     if names is not None:
         raise QueueNotFound(queue, meant(queue, names) + way_out)
