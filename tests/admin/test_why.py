@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
 
@@ -239,8 +240,9 @@ async def test_jobs_that_have_ended(app: Headrace) -> None:
         await done.result(timeout=10)
         async for _ in dead.watch(poll=0.05):
             pass
-    assert (await app.admin.why(done.id)).startswith("It is done since ")
-    assert (await app.admin.why(cancelled.id)).startswith("It was cancelled ")
+    moment = r"20[\d-]+ [\d:]+ UTC\."
+    assert re.fullmatch(f"It has been done since {moment}", await app.admin.why(done.id))
+    assert re.fullmatch(f"It was cancelled at {moment}", await app.admin.why(cancelled.id))
     why = await app.admin.why(dead.id)
     assert why.startswith("It is dead (rejected) since 20")
     assert why.endswith(", after 1 attempt: rejected: not like this.")

@@ -59,6 +59,9 @@ class Depot:
         return [job["id"] for job in json.loads(result.stdout)]
 
 
+NO_JOBS = "no unfinished jobs: --state done, dead or cancelled lists those that have ended\n"
+
+
 @pytest.fixture
 def jobs(shop: Path) -> Depot:
     return Depot(shop)
@@ -89,7 +92,14 @@ def test_list_filters(jobs: Depot) -> None:
     assert len(jobs.ids("--since", "1h")) == 4
     assert jobs.ids("--since", "2999-01-01") == jobs.ids("--until", "1h") == []
     assert jobs.ids("-q", "elsewhere") == []
-    assert jobs.run("list", "-Q", "elsewhere").stdout == "no such jobs\n"
+
+
+def test_an_empty_list_says_where_the_jobs_are(jobs: Depot) -> None:
+    ended = ": --state done, dead or cancelled lists those that have ended\n"
+    elsewhere = jobs.run("list", "-Q", "elsewhere")
+    assert elsewhere.stdout == f"no unfinished jobs like that{ended}"
+    assert jobs.run("list", "--namespace", "nobody").stdout == f"no unfinished jobs{ended}"
+    assert jobs.run("list", "--state", "done").stdout == "no such jobs\n"
 
 
 def test_list_says_that_there_is_more(jobs: Depot) -> None:
@@ -282,7 +292,7 @@ def test_an_id_that_looks_like_an_app_is_one_where_a_store_is_named(jobs: Depot)
 def test_an_app_may_be_named_first(jobs: Depot, start: Start) -> None:
     # The shop's namespace is another one, so it has no jobs.
     program = start("jobs", "list", "shop:app")
-    assert (program.ended(), program.output) == (0, "no such jobs\n")
+    assert (program.ended(), program.output) == (0, NO_JOBS)
     assert start("jobs", "show", "shop:app", "mail-1").ended() == 1
     assert start("jobs", "cancel", "shop:app", "-Q", "mail", "--yes").ended() == 0
     assert len(jobs.ids()) == 4

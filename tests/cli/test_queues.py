@@ -71,6 +71,12 @@ def test_json_for_programs(url: str) -> None:
     ]
 
 
+def test_a_store_of_another_process_is_not_shown_as_empty() -> None:
+    result = CliRunner().invoke(main, ["queues", "--url", "memory://"])
+    assert "warning: a memory:// store is of one process" in result.stderr
+    assert result.exit_code == 0
+
+
 def test_an_empty_store(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/empty.db"
     (tmp_path / "empty.db").touch()

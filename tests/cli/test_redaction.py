@@ -87,7 +87,7 @@ def test_a_command_shows_all_if_asked(filled: Filled) -> None:
 def test_a_search_says_that_arguments_are_not_looked_into(filled: Filled) -> None:
     search = ("jobs", "list", "--search", "S3CR3T")
     text = filled.said(*search)
-    assert "no such jobs" in text
+    assert "no unfinished jobs like that" in text
     assert "arguments are not searched" in text
     assert CARD in filled.said(*search, "--show-secrets")
 

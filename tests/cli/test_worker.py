@@ -207,6 +207,13 @@ def test_a_store_of_one_process_is_refused_for_several(start: Start) -> None:
     assert "memory://" in worker.output
 
 
+def test_a_worker_alone_with_its_store_warns_that_nobody_can_send(start: Start) -> None:
+    worker = start("worker", "shop:app", HEADRACE_URL="memory://")
+    worker.says("no other can send jobs to this worker")
+    worker.process.send_signal(signal.SIGTERM)
+    assert worker.ended() == 0
+
+
 def test_a_bug_in_the_app_shows_where_and_one_line(start: Start, shop: Path) -> None:
     (shop / "buggy.py").write_text("def half():\n    return 1 / 0\n\nhalf()\n")
     worker = start("worker", "buggy:app")

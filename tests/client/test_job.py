@@ -86,14 +86,18 @@ async def test_an_unknown_job_cannot_be_cancelled(app: Headrace) -> None:
         await app.job("nobody").cancel()
 
 
-def test_a_program_without_an_event_loop_cancels_too(store_url: str, namespace: str) -> None:
+def test_a_program_without_an_event_loop_asks_and_cancels_too(
+    store_url: str, namespace: str
+) -> None:
     app = Headrace(store_url, namespace=namespace)
 
     @app.task
     async def work() -> None: ...
 
     job = work.enqueue_sync()
+    assert (job.status_sync(), job.info_sync().task) == (State.WAITING, work.name)
     assert job.cancel_sync()
+    assert (job.status_sync(), job.info_sync().state) == (State.CANCELLED, State.CANCELLED)
     with pytest.raises(JobCancelled):
         job.result_sync(30)
     app.portal.close()

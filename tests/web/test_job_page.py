@@ -79,7 +79,7 @@ async def test_a_done_job_shows_its_result(app: Headrace) -> None:
         await job.result(timeout=20)
         page = await person.page("/job", id=job.id)
         assert "{\n  &#34;made&#34;: &#34;&lt;script&gt;alert(1)&lt;/script&gt;&#34;\n}" in page
-        assert "It is done since " in page
+        assert "It has been done since " in page
         assert "<h1>make</h1>" in page
         assert "cannot be read" not in page
         assert "attempt 0" not in page
@@ -93,7 +93,7 @@ async def test_a_done_job_shows_all_of_it_until_it_is_forgotten(app: Headrace) -
 
     job = await send.enqueue("ann@example.com")
     async with app.worker(), Person(app) as person:
-        page = await until(person, "It is done since ", id=job.id)
+        page = await until(person, "It has been done since ", id=job.id)
         for text in ("<h1>send</h1>", "ann@example.com", "no answer 1", "no answer 2", "Attempt 3"):
             assert text in page
         assert ", after 3 attempts." in page
@@ -113,7 +113,7 @@ async def test_the_graph_of_a_flow_stays_when_it_ends(app: Headrace) -> None:
 
     sent = await app.enqueue(chain(add.call(1), add.call()))
     async with app.worker(), Person(app) as person:
-        page = await until(person, "It is done since ", id=sent.id)
+        page = await until(person, "It has been done since ", id=sent.id)
         assert page.count('class="node done') == 2
 
 

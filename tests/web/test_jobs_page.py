@@ -44,6 +44,12 @@ async def test_jobs_of_all_queues_are_listed_with_what_they_wait_for(app: Headra
         assert f"/job?id={first.id}&amp;queue=mail" in page
 
 
+async def test_where_nothing_is_unfinished_done_jobs_are_a_click_away(app: Headrace) -> None:
+    async with Person(app) as person:
+        assert '<a href="/jobs?state=done">Done jobs</a>' in await person.page("/jobs")
+        assert ">Done jobs</a>" not in await person.page("/jobs", state="done")
+
+
 async def test_jobs_are_told_apart_by_their_arguments(app: Headrace) -> None:
     send = task_of(app)
     for name in ("ann", "bob"):

@@ -23,6 +23,7 @@ from headrace.errors import ConfigError, HeadraceError
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _IMPORT_STRING = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
+OF_ONE_PROCESS = "a memory:// store is of one process"
 # Enough to see where the module's own code went wrong.
 _FRAMES_SHOWN = 3
 
@@ -47,8 +48,8 @@ def chosen_app(app: str | None, url: str | None, namespace: str | None) -> Headr
     if app is not None:
         if url or namespace:
             raise ConfigError("give an app, or --url and --namespace, not both")
-        return load_app(app)
-    bare = Headrace(url, namespace=namespace)
+        return _with_warning(load_app(app))
+    bare = _with_warning(Headrace(url, namespace=namespace))
     # Otherwise a wrong directory, or a misspelt file, would create an empty store.
     path = bare.url.removeprefix("sqlite:///")
     if path != bare.url and not Path(path).exists():
@@ -57,6 +58,16 @@ def chosen_app(app: str | None, url: str | None, namespace: str | None) -> Headr
             f"(there is no {path} here)"
         )
     return bare
+
+
+def is_of_one_process(app: Headrace) -> bool:
+    return app.url.startswith("memory:")
+
+
+def _with_warning(app: Headrace) -> Headrace:
+    if is_of_one_process(app):
+        complain(f"warning: {OF_ONE_PROCESS}, and this one is new: there is nothing in it")
+    return app
 
 
 def one_app(positional: str | None, option: str | None) -> str | None:

@@ -151,6 +151,10 @@ class Job(Generic[R]):
         """The state of the job; `JobNotFound` if the store does not know it."""
         return (await self._snapshot(bodies=False)).state
 
+    def status_sync(self) -> State:
+        """`status` for code without an event loop."""
+        return self._app.portal.run(self.status())
+
     async def info(self) -> JobInfo:
         """All that the store knows of the job."""
         snapshot = await self._snapshot(bodies=True)
@@ -162,6 +166,10 @@ class Job(Generic[R]):
         except ResultUnreadable:
             return info
         return msgspec.structs.replace(info, result=result, result_kept=True)
+
+    def info_sync(self) -> JobInfo:
+        """`info` for code without an event loop."""
+        return self._app.portal.run(self.info())
 
     async def cancel(self) -> bool:
         """End the job, whatever state it is in: True if it is cancelled, by this call or before, or

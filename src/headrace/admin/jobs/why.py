@@ -98,11 +98,11 @@ class Why:
 
     def _ended(self) -> str:
         job = self._job
-        sentence = "It was cancelled" if job.state is State.CANCELLED else "It is done"
+        is_done = job.state is not State.CANCELLED
         if job.ended is None:
-            return f"{sentence}."
-        when = "" if job.state is State.CANCELLED else " since"
-        sentence += f"{when} {utc_text(job.ended)}"
+            return "It is done." if is_done else "It was cancelled."
+        sentence = "It has been done since" if is_done else "It was cancelled at"
+        sentence += f" {utc_text(job.ended)}"
         if job.attempt > 1:
             sentence += f", after {plural(job.attempt, 'attempt')}"
         return f"{sentence}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -74,7 +75,7 @@ def list_(app: Headrace, limit: int, as_json: bool, **conditions: Any) -> None:
     wanted = JobFilter(**conditions)
     warn_of_redacted_search(app, wanted.search)
     found = asked(app, lambda app: _listed(app, wanted, limit + 1))
-    show_first(found, limit, show_list, as_json_value, as_json=as_json)
+    show_first(found, limit, partial(show_list, wanted=wanted), as_json_value, as_json=as_json)
     warn_of_unknown_queue(app, wanted.queue)
 
 

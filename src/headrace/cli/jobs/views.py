@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from headrace.admin import EventInfo, FlowJobInfo, JobDetail, JobSummary
+    from headrace.admin import EventInfo, FlowJobInfo, JobDetail, JobFilter, JobSummary
     from headrace.core.job.constraints import Limit
     from headrace.core.job.progress import Progress
 
@@ -41,11 +41,14 @@ def as_json_value(job: JobSummary) -> dict[str, Any]:
     return value
 
 
-def show_list(found: Sequence[JobSummary]) -> None:
+def show_list(found: Sequence[JobSummary], wanted: JobFilter) -> None:
     if found:
         table(_HEADINGS, [_row(job) for job in found])
-    else:
+    elif wanted.state:
         click.echo("no such jobs")
+    else:
+        which = "no unfinished jobs like that" if wanted else "no unfinished jobs"
+        click.echo(f"{which}: --state done, dead or cancelled lists those that have ended")
 
 
 def show_job(job: JobDetail, parents: Sequence[FlowJobInfo] = ()) -> None:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import click
 
-from headrace.cli.app_loader import load_app, one_app
+from headrace.cli.app_loader import OF_ONE_PROCESS, is_of_one_process, load_app, one_app
 from headrace.cli.log_colours import colours_wanted
 from headrace.cli.output import harmless_lines
 from headrace.cli.processes.dev_processes import DevProcesses
@@ -125,11 +125,8 @@ def _url(port: int, token: str) -> str:
 def _checked(name: str, port: int) -> tuple[str, list[Path]]:
     """The store, and the folders to watch. Raises errors that would end both processes at once."""
     app = load_app(name)
-    if app.url.startswith("memory:"):
-        raise ConfigError(
-            "a memory:// store is of one process, and this takes two: use the default, an SQLite "
-            "file"
-        )
+    if is_of_one_process(app):
+        raise ConfigError(f"{OF_ONE_PROCESS}, and this takes two: use the default, an SQLite file")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 import msgspec
 
-from headrace.cli.app_loader import load_app, one_app
+from headrace.cli.app_loader import OF_ONE_PROCESS, is_of_one_process, load_app, one_app
 from headrace.cli.logs import log_options, log_to_stderr
 from headrace.cli.processes.metrics_options import (
     Place,
@@ -38,6 +39,8 @@ from headrace.worker.upkeep.workload import workloads_of
 if TYPE_CHECKING:
     from headrace import Headrace
     from headrace.worker.worker import Worker
+
+log = logging.getLogger("headrace.worker")
 
 _COUNT = click.IntRange(min=1)
 
@@ -206,6 +209,12 @@ def _work(settings: WorkerOptions, metrics: Place | None) -> NoReturn:
     app = load_app(settings.app)
     worker = settings.worker(app)
     log_to_stderr(settings.log_level, settings.log_format, worker=worker.name)
+    if is_of_one_process(app):
+        log.warning(
+            "%s: no other can send jobs to this worker; use the default, an SQLite file, or Redis",
+            OF_ONE_PROCESS,
+            extra={"store": app.url},
+        )
     if metrics is None:
         count_for_parent(worker)
     else:
@@ -216,8 +225,8 @@ def _work(settings: WorkerOptions, metrics: Place | None) -> NoReturn:
 def _supervise(settings: WorkerOptions, metrics: Place | None, least: int, most: int) -> NoReturn:
     app = load_app(settings.app)
     log_to_stderr(settings.log_level, settings.log_format)
-    if app.url.startswith("memory:"):
-        raise ConfigError("a memory:// store is of one process: leave -p out, or use another store")
+    if is_of_one_process(app):
+        raise ConfigError(f"{OF_ONE_PROCESS}: leave -p out, or use another store")
     # Errors are shown once, here, and not by every process.
     workloads = workloads_of(settings.worker(app).settings)
     scaling = Scaling.of(least, most, os.environ)
