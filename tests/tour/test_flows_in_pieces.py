@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from headrace import FlowCounts, Headrace, JobFailed, ResultTimeout, Retry, State, chain
+from headrace import FlowCounts, Headrace, JobFailed, ResultTimeout, Retry, State, chain, group
 
 
 class Press:
@@ -82,3 +82,26 @@ async def test_waiting_for_a_replay_on_its_way_ends_in_time(app: Headrace, broke
     async with app.worker():
         assert await flow.result(timeout=20) == 1
     assert await flow.counts() == FlowCounts(done=2)
+
+
+async def test_a_flow_that_is_sent_again_is_counted_anew(app: Headrace) -> None:
+    @app.task(result_ttl=0, keep_done=0)
+    async def part(number: int) -> int:
+        return number
+
+    @app.task(queue="reports", result_ttl=0, keep_done=0)
+    async def report(numbers: list[int]) -> int:
+        return sum(numbers)
+
+    parts = [part.options(id=f"part-{number}").call(number) for number in range(3)]
+    for _ in range(2):
+        flow = await app.enqueue(group(parts).then(report.options(id="report").call()))
+        assert await flow.counts() == FlowCounts(waiting=3, blocked=1)
+        assert (await flow.progress()).text == "0 of 4"
+        assert await flow.status() is State.WAITING
+        async with app.worker(), asyncio.timeout(20):
+            while True:
+                if await flow.counts() == FlowCounts(done=4):
+                    break
+                await asyncio.sleep(0.01)
+        assert await flow.status() is State.DONE

@@ -13,6 +13,7 @@ from headrace.client.send.sender import retry_while_unavailable
 from headrace.client.session import ClientSession
 from headrace.core.flow.flow import Node
 from headrace.core.flow.graph import GraphBuilder
+from headrace.core.job import ids
 from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Child, FlowMembership, Parcel
 from headrace.errors import HeadraceError
@@ -32,6 +33,8 @@ class FlowWriter:
         self._now_ms = now_ms
         self._batches: dict[str, _QueueBatch] = {}
         self._stored: set[Node] = set()
+        self._to_begin = set[str]()
+        """Queues in which a flow of the same id may have run before."""
         self._graph: GraphBuilder
         self._known: list[Node] = []
         """Jobs with an id that the store knew already."""
@@ -40,6 +43,8 @@ class FlowWriter:
         """Store all jobs. If the unique name of the last one is taken, returns the job that has it,
         and sends nothing more."""
         self._graph = GraphBuilder(nodes, self._flow, outside)
+        if ids.created_ms(self._flow) is None:
+            self._to_begin.update(node.call.queue for node in nodes)
         try:
             for node in nodes:
                 if is_unique(node):
@@ -60,7 +65,7 @@ class FlowWriter:
         custom_ids = node.call.options.id is not None
         self._stored.add(node)
         instead = await self._sender.send_now(
-            node.call.queue, [self._parcel(node)], custom_ids=custom_ids
+            node.call.queue, self._parcels(node.call.queue, [node]), custom_ids=custom_ids
         )
         if instead and instead[0] != node.job_id:
             return instead[0]
@@ -81,13 +86,18 @@ class FlowWriter:
         batch = self._batches.pop(queue, None)
         if batch is None:
             return
-        parcels = [self._parcel(node) for node in batch.nodes]
+        parcels = self._parcels(queue, batch.nodes)
         custom_ids = any(node.call.options.id is not None for node in batch.nodes)
         self._stored.update(batch.nodes)
         instead = await self._sender.send_now(queue, parcels, custom_ids=custom_ids)
         self._known += [batch.nodes[position] for position in instead]
 
-    def _parcel(self, node: Node) -> Parcel:
+    def _parcels(self, queue: str, nodes: Sequence[Node]) -> list[Parcel]:
+        begins = queue in self._to_begin
+        self._to_begin.discard(queue)
+        return [self._parcel(node, begins) for node in nodes]
+
+    def _parcel(self, node: Node, begins: bool) -> Parcel:
         parents = tuple(parent.job_id for parent in node.parents)
         membership = FlowMembership(
             node.job_id,
@@ -97,6 +107,7 @@ class FlowWriter:
             tuple(_children(node)),
             self._graph.end_queue,
             self._graph.carried_by(node),
+            begins,
         )
         return node.call.parcel(self._now_ms, membership)
 

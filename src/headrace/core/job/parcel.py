@@ -40,6 +40,9 @@ class Parcel(msgspec.Struct, frozen=True, gc=False):
     tick: Tick | None = None
     history: bytes = b""
     """Of a job that comes from another queue, where it may have run."""
+    begins_flow: bool = False
+    """Whether its flow may have run before under the same ids: unless the queue has other jobs of
+    it, the flow is counted anew there."""
 
     @property
     def is_plain(self) -> bool:
@@ -63,3 +66,5 @@ class FlowMembership(msgspec.Struct, frozen=True):
     children: tuple[Child, ...]
     end_queue: str = ""
     graph: bytes = b""
+    begins: bool = False
+    """See `Parcel.begins_flow`."""

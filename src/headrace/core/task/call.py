@@ -240,6 +240,7 @@ class Call(Step[R_co]):
             constraints,
             membership.parents,
             membership.children,
+            begins_flow=membership.begins,
         )
 
     def _overrides(self, now_ms: int | None, membership: FlowMembership) -> Overrides:

@@ -98,11 +98,12 @@ def append(
 
 def append_constrained(
     link: Link, keys: QueueKeys, *, events: int, may_exist: bool, facts: bytes, counts: bytes,
-    most: int, drops: bool, jobs: Sequence[Argument], idempotency: IdempotencyKey | None = None,
+    most: int, drops: bool, begun: str, jobs: Sequence[Argument],
+    idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[list[Any]]:
     return link.run(
         _append_constrained, keys.all, [events, keys.queue, int(may_exist), facts, counts, most,
-        int(drops), *jobs, keys.history_rules.encoded], idempotency,
+        int(drops), begun, *jobs, keys.history_rules.encoded], idempotency,
     )
 
 

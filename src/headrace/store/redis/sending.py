@@ -72,6 +72,7 @@ class RedisSending(RedisNamespace):
             counts=sent.counts,
             most=bound.most if bound else 0,
             drops=bool(bound and bound.drops_oldest),
+            begun=next((each.constraints.flow for each in parcels if each.begins_flow), ""),
             jobs=[part for parcel in parcels for part in encoding.parts_of(parcel)],
             idempotency=idempotency,
         )

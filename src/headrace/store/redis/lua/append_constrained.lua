@@ -1,12 +1,13 @@
 #!lua
 -- Add jobs with constraints, all or none; atomic, so that of two jobs that want the same lane, name or tick one is first.
 -- KEYS: *
--- ARGV: events:int queue may_exist:bool facts:bytes counts:bytes most:int drops:bool, then *jobs, for each: job_id when envelope constraints parents children schedule tick history
+-- ARGV: events:int queue may_exist:bool facts:bytes counts:bytes most:int drops:bool begun:str, then *jobs, for each: job_id when envelope constraints parents children schedule tick history
 -- Returns list[Any]: pairs: the position, from 1, of a job that was not added, and the id of the job that stands for it, '' if there was no room.
 
--- most: how many jobs the queue may hold, 0 for any number; `drops` if the oldest make room.
+-- most: how many jobs the queue may hold, 0 for any number; `drops` if the oldest make room. `begun`: a flow that is
+-- counted anew if this queue has no jobs of it.
 local may_exist, most, drops = ARGV[3] == '1', tonumber(ARGV[6]), ARGV[7] == '1'
-local HEAD, EACH = 7, 9
+local HEAD, EACH = 8, 9
 local TICKS_MS = 7 * 86400000
 
 local wrong = wrong_type({
@@ -209,6 +210,9 @@ for at = HEAD + 1, #ARGV, EACH do
   end
 end
 for flow, jobs in pairs(joining) do
+  if flow == ARGV[8] and redis.call('EXISTS', key.flow_jobs .. flow) == 0 then
+    redis.call('DEL', key.flow_counts .. flow)
+  end
   for i = 1, #jobs, 4000 do
     redis.call('SADD', key.flow_jobs .. flow, unpack(jobs, i, math.min(i + 3999, #jobs)))
   end

@@ -35,10 +35,19 @@ _MEMBERS = """
 _OTHERS = """
     SELECT CAST(name AS TEXT) FROM flow_parts JOIN queues ON queues.id = flow_parts.queue
     WHERE flow = ? AND namespace = ?"""
+_BEGIN = """
+    DELETE FROM flow_parts WHERE flow = :flow AND queue = :queue AND NOT EXISTS (
+        SELECT 1 FROM jobs WHERE queue = :queue AND flow = :flow AND flow != '')"""
 _DROP = """
     DELETE FROM flow_parts WHERE expires_ms <= ? AND NOT EXISTS (
         SELECT 1 FROM jobs WHERE jobs.queue = flow_parts.queue AND jobs.flow = flow_parts.flow
             AND jobs.flow != '')"""
+
+
+def begin(change: Change, flows: Iterable[str]) -> None:
+    """Count flows anew that have no jobs in this queue."""
+    for flow in flows:
+        change.connection.execute(_BEGIN, {"flow": flow, "queue": change.number})
 
 
 def join(change: Change, flows: Iterable[str]) -> None:

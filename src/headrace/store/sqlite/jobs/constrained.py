@@ -118,6 +118,7 @@ def _last_ticks(change: Change, parcels: Sequence[Parcel]) -> dict[str, int]:
 def _add(change: Change, parcels: Sequence[Parcel], since: Mapping[JobId, int]) -> None:
     if not parcels:
         return
+    flow_parts.begin(change, {p.constraints.flow for p in parcels if p.begins_flow})
     first = change.new_numbers(len(parcels))
     new = [_entry(change, parcel, place) for place, parcel in enumerate(parcels, start=first)]
     due_times = [entry.time_ms for entry in new if entry.state == "scheduled"]

@@ -83,6 +83,28 @@ class FlowCountsConformance(FlowGround):
         await self.settle(worker, taken, kept())
         assert await self.counts(store, flow) == FlowCounts(done=1)
 
+    async def test_a_flow_that_is_sent_again_is_counted_anew(self, store: Store) -> None:
+        name = ids.to_id("nightly")
+        one, two = (
+            msgspec.structs.replace(each, begins_flow=True)
+            for each in counted(name, [parcel("1"), parcel("2")])
+        )
+        worker = self.worker(store)
+        for _ in range(2):
+            await store.append(QUEUE, [one])
+            assert await self.counts(store, name) == FlowCounts(waiting=1)
+            await self.run_all(store, worker, DONE)
+            # The rest of the same flow.
+            (later,) = counted(name, [parcel("3")])
+            await store.append(QUEUE, [later])
+            assert await self.counts(store, name) == FlowCounts(waiting=1, done=1)
+            # Not begun anew: one of its jobs has not ended.
+            await store.append(QUEUE, [two])
+            assert await self.counts(store, name) == FlowCounts(waiting=2, done=1)
+            await store.append(QUEUE, [two], may_exist=True)
+            await self.run_all(store, worker, DONE)
+            assert await self.counts(store, name) == FlowCounts(done=3)
+
     async def test_a_retried_and_a_released_job_stay_counted(self, store: Store) -> None:
         flow = ids.new_id()
         jobs = counted(flow, [parcel(constraints=Constraints(lane="a")) for _ in range(2)])
