@@ -5,7 +5,8 @@ from headrace.audit.record import AuditRecord
 from headrace.client.attempts import AttemptInfo
 from headrace.client.context import Context, current
 from headrace.client.flow_job import FlowJob, FlowUpdate
-from headrace.client.job import Job, JobInfo
+from headrace.client.job import Job
+from headrace.client.job_info import JobInfo
 from headrace.client.once import Once
 from headrace.client.schedule import Schedule
 from headrace.client.task import Task

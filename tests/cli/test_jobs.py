@@ -128,6 +128,7 @@ def test_list_as_json_has_stable_keys(jobs: Depot) -> None:
         "ended": None,
         "waited": None,
         "took": None,
+        "started": None,
         "arguments": ["ann"],
         "lacks_first_argument": False,
         "tags": [],

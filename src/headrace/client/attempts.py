@@ -7,9 +7,11 @@ from datetime import datetime
 
 from headrace.core.clock import to_datetime
 from headrace.core.job.history import Attempt, all_attempts, decode_history
+from headrace.core.job.ids import JobId
 from headrace.core.job.state import State
+from headrace.core.workers import WORKERS, decode_record
 from headrace.errors import Reject
-from headrace.store.contract import JobSnapshot
+from headrace.store.contract import JobSnapshot, Store
 
 _REJECT = f"{Reject.__module__}.{Reject.__qualname__}"
 
@@ -49,18 +51,24 @@ class AttemptInfo:
 
 @dataclass(frozen=True, slots=True)
 class RunTimes:
-    """When a job that is done or cancelled ended, and how long it waited and ran."""
+    """When a job ended, and how long it waited and ran."""
 
     ended: datetime | None = None
     waited: float | None = None
     """Seconds for which it was ready before its last run."""
     took: float | None = None
     """Seconds that its last run took."""
+    started: datetime | None = None
+    """When its last run began."""
+    worker: str | None = None
+    """Where a dead job ran last."""
 
     @classmethod
     def of(cls, snapshot: JobSnapshot) -> RunTimes:
-        """Those of a job in the history; of any other, none are known."""
+        """Those of a dead job, or of one in the history; of any other, none are known."""
         job = snapshot.ended
+        if snapshot.state is State.DEAD:
+            return cls._of_dead(snapshot)
         if job is None:
             return cls()
         ran = bool(job.started_ms)
@@ -68,7 +76,18 @@ class RunTimes:
             to_datetime(job.ended_ms),
             max(0, job.started_ms - job.ready_ms) / 1000 if ran and job.ready_ms else None,
             job.took_us / 1_000_000 if ran else None,
+            to_datetime(job.started_ms) if ran else None,
         )
+
+    @classmethod
+    def _of_dead(cls, snapshot: JobSnapshot) -> RunTimes:
+        ended = to_datetime(snapshot.died_ms) if snapshot.died_ms else None
+        last = next(reversed(decode_history(snapshot.history).attempts), None)
+        # One without a type and a length was given up before it ran.
+        if last is None or not (last.error_type or last.ended_ms > last.started_ms):
+            return cls(ended)
+        took = max(0, last.ended_ms - last.started_ms) / 1000
+        return cls(ended, None, took, to_datetime(last.started_ms), last.worker or None)
 
 
 def attempts_of(snapshot: JobSnapshot) -> list[Attempt]:
@@ -80,3 +99,11 @@ def attempts_of(snapshot: JobSnapshot) -> list[Attempt]:
         number = len(attempts) + 1
         attempts.append(Attempt(number, job.started_ms, ended_ms, job.worker, "", "", ""))
     return attempts
+
+
+async def run_started(store: Store, worker: str, job_id: JobId) -> datetime | None:
+    """When the run of a job began that goes on now, as its worker has reported it; None if it has
+    not yet, or runs too many."""
+    record = decode_record((await store.kv_all(WORKERS)).get(worker, b""))
+    runs = record.runs if record else ()
+    return next((to_datetime(run.started_ms) for run in runs if run.job_id == job_id), None)

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from headrace.client.job import Job, JobInfo, job_info
+from headrace.client.job import Job
+from headrace.client.job_info import JobInfo, job_info
 from headrace.client.watch import JobUpdate
 from headrace.core.bounds import check_seconds
 from headrace.core.flow.counts import FlowCounts, count_states

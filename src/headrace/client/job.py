@@ -6,28 +6,25 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from headrace.client.attempts import AttemptInfo, RunTimes, attempts_of
-from headrace.client.job_failure import job_failure, task_name
+from headrace.client.attempts import run_started
+from headrace.client.job_failure import job_failure
+from headrace.client.job_info import JobInfo, job_info
 from headrace.client.portal import Portal
 from headrace.client.session import ClientSession
 from headrace.client.watch import JobUpdate, JobWatch
 from headrace.core import codec
 from headrace.core.bounds import check_seconds
-from headrace.core.clock import to_datetime
 from headrace.core.job import ids
-from headrace.core.job.envelope import decode_envelope
 from headrace.core.job.ids import JobId
 from headrace.core.job.progress import Progress, decode_progress
 from headrace.core.job.state import State
 from headrace.core.job.verdict import decode_verdict
 from headrace.core.task.call import Call
 from headrace.errors import (
-    HeadraceError,
     JobCancelled,
     JobNotFound,
     ResultExpired,
@@ -42,39 +39,6 @@ R = TypeVar("R")
 # at most between two looks if it does not: a worker may have to bring it first.
 _RESUMED_IN = 0.02
 _RESUMED_POLL = 1.0
-
-
-class JobInfo(msgspec.Struct, frozen=True):
-    """The state of a job now. Of a job that is done or cancelled, all of it is known while the
-    history has it; afterwards, only its state and result."""
-
-    id: str
-    state: State
-    queue: str
-    task: str | None
-    sent: datetime | None
-    due: datetime | None
-    worker: str | None
-    reason: str | None
-    attempt: int
-    attempts: tuple[AttemptInfo, ...]
-    """Every run that has ended, from before a replay too. Of a job that is done, the last one
-    succeeded."""
-    progress: Progress | None = None
-    """The last progress that it reported."""
-    waits_for: str | None = None
-    """Of a blocked job: `lane` (its key), `flow` (other jobs), `task` and a name (which is paused),
-    or the name of a rate limit."""
-    result: Any = None
-    """What it returned; None if it is not done, or its result is not kept."""
-    result_kept: bool = False
-    """Whether `result` is what it returned."""
-    ended: datetime | None = None
-    """When it was done or cancelled."""
-    waited: float | None = None
-    """Seconds for which it was ready before its last run; once it is done."""
-    took: float | None = None
-    """Seconds that its last run took; once it is done."""
 
 
 class JobApp(Protocol):
@@ -159,6 +123,10 @@ class Job(Generic[R]):
         """All that the store knows of the job."""
         snapshot = await self._snapshot(bodies=True)
         info = job_info(self.id, await self._found_queue(), snapshot)
+        if snapshot.state is State.RUNNING:
+            store = (await self._app.session()).store
+            started = await run_started(store, snapshot.worker, self.job_id)
+            return msgspec.structs.replace(info, started=started)
         if snapshot.state is not State.DONE or not snapshot.verdict:
             return info
         try:
@@ -245,37 +213,3 @@ class Job(Generic[R]):
 
 Send = Callable[[Call[Any]], Awaitable[Job[Any]]]
 SendMany = Callable[[Sequence[Call[Any]]], Awaitable[list[Job[Any]]]]
-
-
-def job_info(job_id: str, queue: str, snapshot: JobSnapshot) -> JobInfo:
-    """What a snapshot says of a job."""
-    attempts = tuple(map(AttemptInfo.of, attempts_of(snapshot)))
-    times = RunTimes.of(snapshot)
-    blocked = snapshot.state is State.BLOCKED
-    return JobInfo(
-        id=job_id,
-        state=snapshot.state,
-        queue=queue,
-        task=snapshot.ended.task if snapshot.ended else task_name(snapshot.envelope),
-        sent=_sent(job_id, snapshot.envelope),
-        due=to_datetime(snapshot.due_ms) if snapshot.due_ms else None,
-        worker=snapshot.worker or None,
-        reason=None if blocked else snapshot.reason or None,
-        attempt=len(attempts) + (0 if snapshot.state.final else 1),
-        attempts=attempts,
-        progress=decode_progress(snapshot.progress),
-        waits_for=snapshot.reason or None if blocked else None,
-        ended=times.ended,
-        waited=times.waited,
-        took=times.took,
-    )
-
-
-def _sent(job_id: str, envelope: bytes) -> datetime | None:
-    made = ids.created_ms(ids.to_id(job_id))
-    if made is None:
-        try:
-            made = decode_envelope(envelope).overrides.sent_ms
-        except HeadraceError:
-            return None
-    return to_datetime(made) if made else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
 from typing import Unpack
 
@@ -27,6 +28,7 @@ from headrace.admin.matcher import JobMatcher
 from headrace.admin.pages import PageScan
 from headrace.admin.recorded import recorded
 from headrace.admin.redaction import masked_progress
+from headrace.client.attempts import run_started
 from headrace.client.watch import JobUpdate
 from headrace.core import bounds as limits
 from headrace.core.job import ids as id_codec
@@ -93,6 +95,8 @@ class JobAdmin(AdminContext):
         log = await store.log(name, key)
         once = await store.once_all(name, key)
         summary = JobSummary.of(name, key, seen, self._redaction)
+        if seen.state is State.RUNNING:
+            summary = replace(summary, started=await run_started(store, seen.worker, key))
         return JobDetail.whole(summary, seen, log.lines, once, self._redaction)
 
     async def watch(self, id: str) -> AsyncGenerator[JobUpdate, None]:

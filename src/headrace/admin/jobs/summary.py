@@ -66,7 +66,10 @@ class JobSummary:
     waited: float | None
     """Seconds for which it was ready before its last run, if the history has it."""
     took: float | None
-    """Seconds that its last run took, if the history has it."""
+    """Seconds that its last run took, if it is dead or the history has it."""
+    started: datetime | None
+    """When its last run began, if it is dead or the history has it; in `admin.job`, also the run
+    that goes on now, once its worker has reported it."""
     arguments: Any
     """As plain values, for showing; None if they are not kept, cannot be read, or in a list are
     larger than 64 KiB."""
@@ -96,15 +99,16 @@ class JobSummary:
             tags=envelope.overrides.tags if envelope else (),
             sent=sent_at(job_id, envelope),
             due=to_datetime(snapshot.due_ms) if snapshot.due_ms else None,
-            worker=snapshot.worker or None,
+            worker=snapshot.worker or times.worker,
             attempt=len(attempts) + (0 if snapshot.state.final else 1),
             waits_for=(masked_gate(snapshot.reason, masks, task) or None) if blocked else None,
             reason=None if blocked else snapshot.reason or None,
             error=(_error(AttemptInfo.of(last), masks) or None) if last else None,
             progress=masked_progress(decode_progress(snapshot.progress), masks),
-            ended=to_datetime(snapshot.died_ms) if snapshot.died_ms else times.ended,
+            ended=times.ended,
             waited=times.waited,
             took=times.took,
+            started=times.started,
             arguments=redaction.arguments(envelope) if _is_small(envelope) else None,
             lacks_first_argument=bool(envelope and envelope.overrides.feed),
         )

@@ -9,6 +9,7 @@ from headrace.admin.jobs.flow_survey import flow_around
 from headrace.admin.jobs.summary import JobSummary, key_of
 from headrace.admin.redaction import CLEAR, Redaction
 from headrace.admin.workers import read_workers
+from headrace.client.attempts import run_started
 from headrace.core.clock import to_datetime
 from headrace.core.display import plural, utc_text
 from headrace.core.job import ids
@@ -141,6 +142,9 @@ class Why:
     async def _running(self) -> str:
         worker, progress = self._seen.worker, self._job.progress
         sentence = f"It is running on worker {worker!r}, attempt {self._job.attempt}"
+        started = await run_started(self._store, worker, self._key)
+        if started is not None:
+            sentence += f", since {utc_text(started)}"
         if progress is not None:
             sentence += f", {progress.fraction:.0%} done"
         if self._key in (await self._store.control(self._queue)).cancelling:

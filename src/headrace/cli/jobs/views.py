@@ -83,6 +83,7 @@ def _facts(job: JobDetail, parents: Sequence[FlowJobInfo]) -> list[tuple[str, st
         ("sent", None if job.event else _time(job.sent)),
         ("due", _time(job.due)),
         ("expires", _time(job.expires)),
+        ("started", _time(job.started)),
         ("ended", _time(job.ended)),
         ("waited", None if job.waited is None else f"{job.waited:.3f} s"),
         ("took", None if job.took is None else f"{job.took:.3f} s"),

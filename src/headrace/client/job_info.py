@@ -1,0 +1,114 @@
+"""What is known of one job at one moment."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from headrace.client.attempts import AttemptInfo, RunTimes, attempts_of
+from headrace.core import codec
+from headrace.core.clock import to_datetime
+from headrace.core.job import ids
+from headrace.core.job.envelope import Envelope, decode_envelope
+from headrace.core.job.progress import Progress, decode_progress
+from headrace.core.job.state import State
+from headrace.errors import HeadraceError
+from headrace.store.contract import JobSnapshot
+
+_decode_plain = codec.decoder(Any)
+
+
+class JobInfo(msgspec.Struct, frozen=True):
+    """The state of a job now. Of a job that is done or cancelled, all of it is known while the
+    history has it; afterwards, only its state and result."""
+
+    id: str
+    state: State
+    queue: str
+    task: str | None
+    sent: datetime | None
+    due: datetime | None
+    worker: str | None
+    reason: str | None
+    attempt: int
+    attempts: tuple[AttemptInfo, ...]
+    """Every run that has ended, from before a replay too. Of a job that is done, the last one
+    succeeded."""
+    progress: Progress | None = None
+    """The last progress that it reported."""
+    waits_for: str | None = None
+    """Of a blocked job: `lane` (its key), `flow` (other jobs), `task` and a name (which is paused),
+    or the name of a rate limit."""
+    result: Any = None
+    """What it returned; None if it is not done, or its result is not kept."""
+    result_kept: bool = False
+    """Whether `result` is what it returned."""
+    ended: datetime | None = None
+    """When it was done or cancelled, or died."""
+    waited: float | None = None
+    """Seconds for which it was ready before its last run; once it is done."""
+    took: float | None = None
+    """Seconds that its last run took; once it has ended."""
+    started: datetime | None = None
+    """When its run began, once its worker has reported it; of a job that has ended, the last."""
+    cause: str | None = None
+    """The id of the job that failed first, if this one is dead because it waited for it."""
+    arguments: Any = None
+    """As plain values; None if they are not kept, or cannot be read."""
+
+
+def job_info(job_id: str, queue: str, snapshot: JobSnapshot) -> JobInfo:
+    """What a snapshot says of a job."""
+    attempts = tuple(map(AttemptInfo.of, attempts_of(snapshot)))
+    times = RunTimes.of(snapshot)
+    blocked = snapshot.state is State.BLOCKED
+    envelope = _opened(snapshot.envelope)
+    return JobInfo(
+        id=job_id,
+        state=snapshot.state,
+        queue=queue,
+        task=_task(snapshot, envelope),
+        sent=_sent(job_id, envelope),
+        due=to_datetime(snapshot.due_ms) if snapshot.due_ms else None,
+        worker=snapshot.worker or times.worker,
+        reason=None if blocked else snapshot.reason or None,
+        attempt=len(attempts) + (0 if snapshot.state.final else 1),
+        attempts=attempts,
+        progress=decode_progress(snapshot.progress),
+        waits_for=snapshot.reason or None if blocked else None,
+        ended=times.ended,
+        waited=times.waited,
+        took=times.took,
+        started=times.started,
+        cause=ids.to_text(snapshot.cause.job_id) if snapshot.cause else None,
+        arguments=None if envelope is None else _arguments(envelope),
+    )
+
+
+def _opened(data: bytes) -> Envelope | None:
+    try:
+        return decode_envelope(data)
+    except HeadraceError:
+        return None
+
+
+def _task(snapshot: JobSnapshot, envelope: Envelope | None) -> str | None:
+    if snapshot.ended:
+        return snapshot.ended.task
+    return None if envelope is None else envelope.task
+
+
+def _sent(job_id: str, envelope: Envelope | None) -> datetime | None:
+    made = ids.created_ms(ids.to_id(job_id))
+    if made is None and envelope is not None:
+        made = envelope.overrides.sent_ms
+    return to_datetime(made) if made else None
+
+
+def _arguments(envelope: Envelope) -> Any:
+    try:
+        return _decode_plain(envelope.payload)
+    except codec.DECODE_ERRORS:
+        return None
