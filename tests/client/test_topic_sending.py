@@ -81,7 +81,7 @@ def sender_to(recorder: Recorder) -> Sender:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.client.send.sender._FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("headrace.client.send.tries._FIRST_PAUSE", 0.0)
 
 
 def topic_on(recorder: Recorder, **options: Any) -> Topic[str]:

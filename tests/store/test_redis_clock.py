@@ -78,7 +78,8 @@ async def test_a_ticket_that_outlasts_its_time_holds_nobody_up(store: RedisStore
         return (await worker.promote(QUEUE)).moved == 1
 
     await eventually("the job is let go", promoted)
-    message = ("q", QUEUE, "k", first.job_id, "p", second.job_id, "s", "done", "v", b"", "a", "0")
+    ended = ("q", QUEUE, "k", first.job_id, "p", second.job_id, "s", "done", "v", b"")
+    message = (*ended, "a", "0", "n", "0")
     await store.links().send.call("XADD", keys.flow_messages, "*", *message, key=keys.flow_messages)
     assert len(await worker.flow_messages(QUEUE)) == 1
     await store.publish("@orders", [event(), event()])

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from headrace.client.send.outgoing import Outgoing, OutgoingApp
-from headrace.client.send.sender import retry_while_unavailable
+from headrace.client.send.tries import retry_while_unavailable
 from headrace.core.job import ids
 from headrace.core.job.envelope import Overrides, decode_envelope
 from headrace.core.job.parcel import Child, FlowMembership

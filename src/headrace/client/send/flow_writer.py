@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.client.job import Job
 from headrace.client.send.coalescer import BATCH, BATCH_BYTES
-from headrace.client.send.sender import retry_while_unavailable
+from headrace.client.send.tries import retry_while_unavailable
 from headrace.client.session import ClientSession
 from headrace.core.flow.flow import Node
 from headrace.core.flow.graph import GraphBuilder

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from typing import Any
 
 from headrace.client.send.coalescer import Coalescer, bounded, texts
+from headrace.client.send.tries import Tries
 from headrace.core.job import ids
 from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
@@ -25,11 +26,6 @@ from headrace.store.queue_values import NO_ROOM, QueueBound
 from headrace.store.topics import Bound
 from headrace.store.values import IdempotencyKey
 
-T = TypeVar("T")
-
-# A store that restarts is back within seconds; a sender should not notice.
-_TRIES = 6
-_FIRST_PAUSE = 0.05
 _FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.5
 
 Instead = Mapping[int, JobId]
@@ -126,7 +122,7 @@ class _QueueSender(Coalescer[JobId]):
 
     async def _append(self, parcels: Sequence[Parcel], custom_ids: bool) -> Instead:
         """Append in one step, and again after a lost answer: the jobs are added once."""
-        tries: _Tries | None = None
+        tries: Tries | None = None
         idempotency = IdempotencyKey()
         try:
             while True:
@@ -139,7 +135,7 @@ class _QueueSender(Coalescer[JobId]):
                         bound=self._bound,
                     )
                 except StoreError as error:
-                    tries = tries or _Tries(parcels)
+                    tries = tries or Tries(parcels)
                     pause = tries.pause_after(error)
                 await asyncio.sleep(pause)
         except (EnqueueUnknown, asyncio.CancelledError):
@@ -209,7 +205,7 @@ class _LogSender(Coalescer[HeadraceError]):
 
     async def _publish(self, events: Sequence[Parcel], custom_ids: bool) -> int:
         """Publish in one step, and again after a lost answer: the events are added once."""
-        tries: _Tries | None = None
+        tries: Tries | None = None
         idempotency = IdempotencyKey()
         try:
             while True:
@@ -222,7 +218,7 @@ class _LogSender(Coalescer[HeadraceError]):
                         idempotency=idempotency,
                     )
                 except StoreError as error:
-                    tries = tries or _Tries(events)
+                    tries = tries or Tries(events)
                     pause = tries.pause_after(error)
                 else:
                     return answer.taken
@@ -234,45 +230,3 @@ class _LogSender(Coalescer[HeadraceError]):
     def _full(self) -> TopicFull:
         topic = self._log.removeprefix("@").partition("#")[0]
         return TopicFull(topic, self._bound.most if self._bound else 0)
-
-
-class _Tries:
-    """How often a send was tried, and whether the store may have done it."""
-
-    def __init__(self, parcels: Sequence[Parcel]) -> None:
-        self._parcels = parcels
-        self._left = _TRIES
-        self._pause = _FIRST_PAUSE / 2
-        self.unsure = False
-
-    def pause_after(self, error: StoreError) -> float:
-        """Seconds until the next try. Raises the error if there is none; `EnqueueUnknown` if an
-        earlier try may have been carried out."""
-        self._left -= 1
-        passes = _passes(error)
-        self.unsure |= isinstance(error, StoreUnavailable) and error.sent
-        if not self._left or not passes:
-            if self.unsure:
-                raise EnqueueUnknown(texts(self._parcels), str(error)) from error
-            raise error
-        self._pause *= 2
-        return self._pause
-
-
-async def retry_while_unavailable(work: Callable[[], Awaitable[T]]) -> T:
-    """The result of idempotent work, tried again while the store is away."""
-    pause = _FIRST_PAUSE
-    for _ in range(_TRIES - 1):
-        try:
-            return await work()
-        except StoreUnavailable as error:
-            if not _passes(error):
-                raise
-            await asyncio.sleep(pause)
-            pause *= 2
-    return await work()
-
-
-def _passes(error: StoreError) -> bool:
-    """Whether the next try may soon succeed. Not after a silence: its caller has waited long."""
-    return isinstance(error, StoreUnavailable) and not error.silent

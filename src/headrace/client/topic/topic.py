@@ -11,7 +11,7 @@ from typing import Any, TypeVar, Unpack, overload
 from headrace.client.app import ClientApp
 from headrace.client.context import Context
 from headrace.client.decorators import OnDead, Subscribe, SubscribeBatch
-from headrace.client.send.sender import retry_while_unavailable
+from headrace.client.send.tries import retry_while_unavailable
 from headrace.client.session import ClientSession
 from headrace.client.topic.dead_event import DeadHandler
 from headrace.client.topic.delivery import Delivery
