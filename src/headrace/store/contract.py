@@ -325,8 +325,9 @@ class Store(TopicStore, Protocol):
         self, queue: str, cursor: str = "", limit: int = 100, *, state: State | None = None
     ) -> EndedJobPage:
         """Jobs that are done or cancelled, or only those in one of the two states, as far as they
-        are kept, the latest first. A job that was sent again under the same id is not among them
-        until that has ended too. A page may be short or empty without being the last."""
+        are kept, the latest first. Of a job that was sent again under the same id, only the last
+        life counts: it is not among them while it is live, and then once. A page may be short or
+        empty without being the last."""
         ...
 
     async def forget(self, queue: str, job_ids: Sequence[JobId]) -> list[bool]:

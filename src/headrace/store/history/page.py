@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from headrace.core.job.ids import JobId
 from headrace.core.job.state import State
 from headrace.errors import ConfigError
 from headrace.store.history.chunk import decode_chunk
@@ -96,6 +97,18 @@ def page_of(
     ends = {shelf.name: ShelfPosition(shelf.first, shelf.hidden) for shelf in shelves}
     more = {name: at for name, at in left.items() if at > ends[name]}
     return EndedJobPage(jobs, urlsafe_b64encode(_encode(more)).decode() if more else "")
+
+
+def last_lives(page: EndedJobPage, ended_ms: Mapping[JobId, int]) -> EndedJobPage:
+    """A page without what is kept of earlier lives of a job. `ended_ms` says when the last life of
+    each ended; not of one that is live."""
+    lives = {job.job_id: job for job in reversed(page.jobs)}
+    jobs = [
+        job
+        for job in page.jobs
+        if lives[job.job_id] is job and ended_ms.get(job.job_id) == job.ended_ms
+    ]
+    return EndedJobPage(jobs, page.cursor)
 
 
 def _walk(shelf: Shelf, start: ShelfPosition, now_ms: int, odd: Odd) -> Iterator[_Item]:

@@ -10,7 +10,14 @@ from typing import Any
 from headrace.core.job.ids import JobId
 from headrace.core.job.state import State
 from headrace.store.history.chunk import without
-from headrace.store.history.page import UNREADABLE, Positions, Shelf, page_of, positions_in
+from headrace.store.history.page import (
+    UNREADABLE,
+    Positions,
+    Shelf,
+    last_lives,
+    page_of,
+    positions_in,
+)
 from headrace.store.oddities import readable
 from headrace.store.redis import script_stubs
 from headrace.store.redis.connection.link import Argument
@@ -42,9 +49,8 @@ class RedisHistory(RedisSurveys):
             return page
         # Read after the history, so that a job which was sent again is not taken for an ended one.
         ids = [job.job_id for job in page.jobs]
-        places = await script_stubs.places(ask, keys, job_ids=ids)
-        ended = [job for job, place in zip(page.jobs, places, strict=True) if not place]
-        return EndedJobPage(ended, page.cursor)
+        times = await script_stubs.ended_times(ask, keys, job_ids=ids)
+        return last_lives(page, dict(zip(ids, times, strict=True)))
 
     async def forget(self, queue: str, job_ids: Sequence[JobId]) -> list[bool]:
         keys = self.keys(queue)

@@ -24,6 +24,7 @@ _confirm_parents = Script("flows/confirm_parents")
 _create_groups = Script("create_groups")
 _disband = Script("topics/disband")
 _draw = Script("topics/draw")
+_ended_times = Script("ended_times")
 _extend_flow = Script("flows/extend_flow")
 _fetch = Script("fetch")
 _flow_messages = Script("flows/flow_messages")
@@ -185,6 +186,14 @@ def draw(
 ) -> Awaitable[tuple[bytes, int]]:
     return link.run(
         _draw, keys.all, [events, keys.queue, limit, DRAW, keys.history_rules.encoded], idempotency,
+    )
+
+
+def ended_times(
+    link: Link, keys: QueueKeys, *, job_ids: Sequence[bytes],
+) -> Awaitable[list[int]]:
+    return link.run(
+        _ended_times, [keys.jobs, keys.history, keys.shelves], [*job_ids],
     )
 
 

@@ -90,7 +90,7 @@ def find(
 ) -> dict[JobId, EndedJob]:
     """The kept ones of these jobs, by id; of one that ended twice, the last."""
     found: dict[JobId, EndedJob] = {}
-    for _, jobs in found_in_chunks(connection, queue, job_ids, now_ms):
+    for _, jobs in found_in_chunks(connection, queue, job_ids, now_ms, only_last=True):
         for job in jobs:
             if job.job_id not in found or found[job.job_id].ended_ms < job.ended_ms:
                 found[job.job_id] = job
@@ -98,25 +98,35 @@ def find(
 
 
 def found_in_chunks(
-    connection: sqlite3.Connection, queue: int, job_ids: Sequence[JobId], now_ms: int
+    connection: sqlite3.Connection,
+    queue: int,
+    job_ids: Sequence[JobId],
+    now_ms: int,
+    *,
+    only_last: bool = False,
 ) -> Iterator[tuple[int, list[EndedJob]]]:
-    """Chunks with any of these jobs, the latest first: number, and the jobs."""
+    """Chunks with any of these jobs, the latest first: number, and the jobs. With `only_last`, a
+    shelf is searched until it has each job once."""
     for name, keep_ms, first, hidden in list(_visible(connection, queue)):
-        chunks = connection.execute(_MARKS, (queue, name, first, now_ms)).fetchall()
-        for id, marks in chunks:
-            places = find_marks(marks, job_ids)
+        wanted = list(job_ids)
+        for id, marks in connection.execute(_MARKS, (queue, name, first, now_ms)):
+            places = find_marks(marks, wanted)
             if not places:
                 continue
             jobs = _readable(connection, id)
+            inside = [(at, jobs[at]) for at in places if at < len(jobs)]
             kept = [
-                jobs[at]
-                for at in places
-                if at < len(jobs)
-                and (id > first or at >= hidden)
-                and jobs[at].ended_ms + keep_ms > now_ms
+                job
+                for at, job in inside
+                if (id > first or at >= hidden) and job.ended_ms + keep_ms > now_ms
             ]
             if kept:
                 yield id, kept
+            if only_last:
+                seen = {job.job_id for _, job in inside}
+                wanted = [job_id for job_id in wanted if job_id not in seen]
+                if not wanted:
+                    break
 
 
 def _readable(connection: sqlite3.Connection, id: int) -> list[EndedJob]:

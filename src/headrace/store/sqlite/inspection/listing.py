@@ -11,7 +11,7 @@ from headrace.core.job.verdict import decode_verdict
 from headrace.core.queue_names import group_source, is_log
 from headrace.store.contract import UNREADABLE, DeadJob, DeadJobPage, JobSnapshot, ended_snapshot
 from headrace.store.flow_values import Cause, decode_cause
-from headrace.store.history.page import page_of, positions_in
+from headrace.store.history.page import last_lives, page_of, positions_in
 from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import REPORTED, json_of
 from headrace.store.sqlite.gates import flows
@@ -206,7 +206,7 @@ def ended(
     now_ms: int,
     oddities: Oddities,
 ) -> EndedJobPage:
-    """A page of the history, without jobs that were sent again under the same id."""
+    """A page of the history, of each job only its last life."""
     start = positions_in(cursor)
     number = queue_id(connection, namespace, queue)
     if number is None:
@@ -214,8 +214,10 @@ def ended(
     shelves = history.read(connection, number, start, limit)
     where = f"table history, queue {queue!r}"
     page = page_of(shelves, start, limit, now_ms, partial(oddities.note, where), state)
-    again = entries.by_job_ids(connection, number, [job.job_id for job in page.jobs])
-    return EndedJobPage([job for job in page.jobs if job.job_id not in again], page.cursor)
+    job_ids = [job.job_id for job in page.jobs]
+    again = entries.by_job_ids(connection, number, job_ids)
+    last = history.find(connection, number, job_ids, now_ms)
+    return last_lives(page, {id: job.ended_ms for id, job in last.items() if id not in again})
 
 
 def queues(connection: sqlite3.Connection, namespace: str, *, oddities: Oddities) -> list[str]:

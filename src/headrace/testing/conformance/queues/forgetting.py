@@ -14,6 +14,7 @@ from headrace.testing.conformance.ground import (
     LEASE,
     QUEUE,
     ids_of,
+    known,
     parcel,
 )
 from headrace.testing.conformance.queues.history_ground import (
@@ -67,6 +68,26 @@ class ForgettingConformance(HistoryGround):
         assert (await self.all_ended(store))[0].job_id == again[0].job_id
         assert await store.forget(QUEUE, [again[0].job_id]) == [True]
         assert [job.job_id for job in await self.all_ended(store)] == [again[1].job_id]
+
+    async def test_of_a_job_that_ended_twice_the_last_life_is_listed(self, store: Store) -> None:
+        store.history_rules.set_default(KEEP)
+        store.history_rules.set("own", HistoryBounds(50, HOUR_MS))
+        worker, other = self.worker(store), parcel("other")
+        for each in (parcel("twice"), other, parcel("twice", task="own")):
+            await store.append(QUEUE, [each], may_exist=True)
+            await self.settle_done(worker, known(await self.take(worker)))
+            await self.pass_time(0.002)
+        twice = parcel("twice").job_id
+        assert await self.ended_ids(store) == [twice, other.job_id]
+        assert [job.task for job in await self.all_ended(store, limit=1)] == ["own", "task"]
+        again = parcel("twice", delay_ms=HOUR_MS)
+        await store.append(QUEUE, [again], may_exist=True)
+        assert await store.cancel(QUEUE, [twice]) == [State.CANCELLED]
+        assert await self.ended_ids(store, State.CANCELLED) == [twice]
+        assert await self.ended_ids(store, State.DONE) == [other.job_id]
+        assert (await store.browse(QUEUE, State.DONE)).job_ids == [other.job_id]
+        assert await store.forget(QUEUE, [twice]) == [True]
+        assert await self.ended_ids(store) == [other.job_id]
 
     async def test_a_forgotten_job_leaves_nothing(self, store: Store) -> None:
         store.history_rules.set_default(KEEP)
