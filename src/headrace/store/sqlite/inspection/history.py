@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from headrace.store.contract import JobSnapshot, ended_snapshot
 from headrace.store.history.chunk import decode_chunk, find_marks
 from headrace.store.history.page import UNREADABLE, Positions, Shelf, ShelfPosition
 
@@ -95,6 +96,14 @@ def find(
             if job.job_id not in found or found[job.job_id].ended_ms < job.ended_ms:
                 found[job.job_id] = job
     return found
+
+
+def snapshot(job: EndedJob, result: JobSnapshot | None, bodies: bool) -> JobSnapshot:
+    """What is known of an ended job, and of its result."""
+    if bodies:
+        return ended_snapshot(job, result.verdict if result else b"")
+    # Its result has expired: the one that the history has is for people.
+    return JobSnapshot(job.state)
 
 
 def found_in_chunks(

@@ -9,7 +9,7 @@ from headrace.core.job.envelope import FORMATS, Malformed
 from headrace.core.job.state import State
 from headrace.core.job.verdict import decode_verdict
 from headrace.core.queue_names import group_source, is_log
-from headrace.store.contract import UNREADABLE, DeadJob, DeadJobPage, JobSnapshot, ended_snapshot
+from headrace.store.contract import UNREADABLE, DeadJob, DeadJobPage, JobSnapshot
 from headrace.store.flow_values import Cause, decode_cause
 from headrace.store.history.page import last_lives, page_of, positions_in
 from headrace.store.sqlite import entries
@@ -117,9 +117,7 @@ def get(
     ]
     if gone and (ended := history.find(connection, number, gone, now_ms)):
         found = [
-            ended_snapshot(ended[job_id], snapshot.verdict if snapshot else b"")
-            if job_id in ended
-            else snapshot
+            history.snapshot(ended[job_id], snapshot, bodies) if job_id in ended else snapshot
             for job_id, snapshot in zip(job_ids, found, strict=True)
         ]
     if group_source(queue):

@@ -81,6 +81,19 @@ class HistoryConformance(HistoryGround):
         assert found.ended.job_id == job_ids[2]
         assert found.verdict == b""
 
+    async def test_a_result_that_has_expired_is_only_in_the_history(self, store: Store) -> None:
+        store.history_rules.set_default(KEEP)
+        (job_id,) = await self.send(store)
+        worker, verdict = self.worker(store), done_verdict(b"\x01")
+        await self.settle(worker, await self.take(worker), Done(verdict, 100))
+        await self.pass_time(0.15)
+        (found,) = await store.get(QUEUE, [job_id])
+        assert found is not None
+        assert (found.state, found.verdict) == (State.DONE, b"")
+        (found,) = await store.get(QUEUE, [job_id], bodies=True)
+        assert found is not None
+        assert (found.state, found.verdict) == (State.DONE, verdict)
+
     async def test_nothing_is_kept_unless_it_is_asked_for(self, store: Store) -> None:
         store.history_rules.set_default(None)
         job_ids = await self.do(store, 3)
