@@ -67,7 +67,7 @@ def test_what_every_command_did_is_listed_with_who_did_it(terminal: Terminal) ->
         ("resume", "default"),
         ("cancel", id),
         ("cancel", "nothing-like-it"),
-        ("replay", "all that match"),
+        ("replay", "all"),
         ("purge", "default"),
         ("pause_schedule", "often"),
         ("resume_schedule", "often"),
@@ -77,6 +77,7 @@ def test_what_every_command_did_is_listed_with_who_did_it(terminal: Terminal) ->
         ("free_key", "billing@orders"),
         ("remove_group", "billing@orders"),
     ]
+    assert not [action for action in found if "1970" in action["detail"]]
     assert {action["actor"] for action in found} == {f"{getpass.getuser()}@{socket.gethostname()}"}
     assert [action["verb"] for action in found if action["error"]] == ["cancel"]
 
@@ -84,7 +85,7 @@ def test_what_every_command_did_is_listed_with_who_did_it(terminal: Terminal) ->
 def test_actions_are_a_table_for_people(terminal: Terminal) -> None:
     Path(terminal.url.removeprefix("sqlite:///")).touch()
     assert terminal.run("actions").stdout == "no actions yet\n"
-    terminal.run("queues", "pause", "mail")
+    terminal.run("queues", "pause", "mail", "--force")
     heading, row = terminal.run("actions", "--limit", "1").stdout.splitlines()
     assert heading.split() == ["WHEN", "WHO", "FROM", "ACTION", "TARGET", "DETAIL", "ERROR"]
     assert row.split()[-6:] == ["pause", "mail", "paused:", "False", "→", "True"]
@@ -93,7 +94,7 @@ def test_actions_are_a_table_for_people(terminal: Terminal) -> None:
 def test_actions_are_shown_page_by_page(terminal: Terminal) -> None:
     Path(terminal.url.removeprefix("sqlite:///")).touch()
     for number in range(5):
-        terminal.run("queues", "pause", f"queue-{number}")
+        terminal.run("queues", "pause", f"queue-{number}", "--force")
     latest = terminal.run("actions", "--limit", "2")
     following = latest.stderr.split()[-2:]
     assert following[0] == "--before"
@@ -110,6 +111,6 @@ def test_a_user_without_a_name_is_a_number(
 
     Path(terminal.url.removeprefix("sqlite:///")).touch()
     monkeypatch.setattr(getpass, "getuser", nameless)
-    assert terminal.run("queues", "pause", "mail").exit_code == 0
+    assert terminal.run("queues", "pause", "mail", "--force").exit_code == 0
     (action,) = json.loads(terminal.run("actions", "--json").stdout)
     assert action["actor"].partition("@")[0].isdigit()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from headrace import Context, Headrace, Reject
 from headrace.cli import main
+from headrace.cli.output import moment
 from tests.cli.conftest import Start
 
 
@@ -69,6 +72,23 @@ def test_one_that_ends_badly_shows_its_error_and_is_reported_by_the_exit_code(de
     assert "stones do not rise" in result.stdout
     (line,) = depot.run("stone", "--json").stdout.splitlines()
     assert json.loads(line)["state"] == "dead"
+
+
+def test_one_that_has_ended_shows_when(depot: Depot) -> None:
+    depot.go.set()
+    asyncio.run(depot.bake("rye"))
+    ended = asyncio.run(_ended(depot))
+    while datetime.now(UTC) < ended + timedelta(seconds=1.5):
+        time.sleep(0.05)
+    (line,) = [each for each in depot.run("rye").stdout.splitlines() if " done" in each]
+    assert line.startswith(moment(ended))
+
+
+async def _ended(depot: Depot) -> datetime:
+    async with Headrace(depot.url) as app:
+        ended = (await app.admin.job("rye")).ended
+        assert ended is not None
+        return ended
 
 
 def test_what_cannot_be_watched_is_refused(depot: Depot) -> None:

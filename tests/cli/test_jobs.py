@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from headrace import Headrace
+from headrace import Headrace, Retry
 from headrace.cli import main
 from headrace.core.job.ids import to_id
 from headrace.core.job.progress import Progress, encode_progress
@@ -307,6 +307,31 @@ def test_watch_prints_events_as_they_happen_until_it_is_interrupted(
     program.says("  data  sent       load-1  load")
     jobs.run("cancel", "mail-2")
     program.says("  mail  cancelled  mail-2")
+    program.send(signal.SIGINT)
+    assert program.ended() == 0
+
+
+def test_watch_says_when_a_job_is_tried_again_and_watches_groups_too(
+    jobs: Depot, start: Start
+) -> None:
+    async def fail() -> None:
+        async with Headrace(jobs.url) as app:
+            orders = app.topic("orders", str)
+
+            @orders.subscribe("billing", retry=Retry(2, base=60, jitter=False))
+            async def bill(order: str) -> None:
+                raise ValueError(order)
+
+            async with app.worker():
+                await orders.publish("o-1")
+                while not (await app.store.count("billing@orders")).scheduled:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+
+    program = start("jobs", "watch", "--after", "")
+    asyncio.run(fail())
+    program.says("next try in 60 s")
+    (line,) = [each for each in program.output.splitlines() if "next try in " in each]
+    assert "  billing@orders  retry " in line
     program.send(signal.SIGINT)
     assert program.ended() == 0
 

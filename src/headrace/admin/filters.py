@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TypedDict
 
 from headrace.core.display import plural
@@ -49,6 +49,10 @@ class DeadConditions(_Conditions, total=False):
     """The type of the last error, in full."""
     place: str | None
     """Where the code raised it, as `DeadGroup.place` says it."""
+
+
+EVER = datetime.fromtimestamp(0, UTC)
+"""As `since`, it leaves out nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from headrace.admin.actions import PendingAction
+from headrace.admin.filters import EVER
 from headrace.admin.jobs.cancel_request import CancelReport
 from headrace.admin.redaction import Redaction
 from headrace.client.job import Job
@@ -53,13 +54,13 @@ def _said(arguments: Mapping[str, Any], redaction: Redaction) -> tuple[str, str]
     """The target of an action, and what else was said about it."""
     given = {name: value for name, value in arguments.items() if name != "self"}
     given |= given.pop("conditions", {})
-    given = {name: value for name, value in given.items() if value not in (None, False)}
+    given = {name: value for name, value in given.items() if value not in (None, False, EVER)}
     said = {name: _text(name, value, redaction) for name, value in given.items()}
     if "group" in said:
         target = f"{said.pop('group')}@{said.pop('topic')}"
     else:
         first = next((name for name in ("ids", "id", "name", "queue") if name in said), "")
-        target = said.pop(first, "all that match")
+        target = said.pop(first, "all that match" if said else "all")
     return target, ", ".join(f"{name}={text}" for name, text in said.items())
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from headrace.client.once import Once, OnceMarkers
 from headrace.client.send.flow_adder import FlowAdder
-from headrace.core.job.progress import check_fraction, clean_line
+from headrace.core.job.progress import check_fraction, check_text, clean_line
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Context:
     def progress(self, fraction: float, text: str = "") -> None:
         """Report progress from 0 to 1, for `job.progress()` and `job.watch()`. Cheap, and does not
         wait: of many reports in a short time, the latest is written."""
-        self._reporter.progress(check_fraction(fraction), clean_line(text))
+        self._reporter.progress(check_fraction(fraction), check_text(text))
 
     def log(self, text: str) -> None:
         """Add a line to the job's log, for `job.log()` and `job.watch()`, which keeps the last

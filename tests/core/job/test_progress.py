@@ -10,6 +10,7 @@ from headrace.core.job.progress import (
     MAX_LINE,
     Progress,
     check_fraction,
+    check_text,
     clean_line,
     decode_progress,
     encode_progress,
@@ -44,3 +45,9 @@ def test_a_line_is_cut_and_made_fit_to_be_stored() -> None:
     long = clean_line("x" * 10_000)
     assert len(long) == MAX_LINE
     assert long.endswith("… (cut: 10,000 characters)")
+
+
+def test_a_text_is_a_text() -> None:
+    assert check_text("half") == "half"
+    with pytest.raises(ConfigError, match=r"not 5: for 1 of 5, say progress\(1 / 5\)"):
+        check_text(5)

@@ -288,3 +288,18 @@ def test_only_plain_options_are_plain() -> None:
 def test_an_option_that_does_not_exist_is_refused_by_name() -> None:
     with pytest.raises(ConfigError, match="no 'dealy'"):
         changed(dealy=5)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"delay": timedelta(hours=2), "expires": timedelta(hours=1)},
+        {"at": datetime(2030, 1, 2, tzinfo=UTC), "expires": datetime(2030, 1, 1, tzinfo=UTC)},
+    ],
+)
+def test_a_job_that_expires_before_it_may_start_is_refused(options: Any) -> None:
+    with pytest.raises(ConfigError, match="expires before it may start"):
+        PLAIN.changed(**options)
+    name, value = options.popitem()
+    with pytest.raises(ConfigError, match="expires before it may start"):
+        PLAIN.changed(**{name: value}).changed(**options)

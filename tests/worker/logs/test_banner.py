@@ -135,6 +135,23 @@ async def test_the_end_of_a_worker_says_how_much_failed(app: Headrace, records: 
     assert (ended.failed_attempts, ended.dead) == (2, 1)
 
 
+async def test_the_end_of_a_worker_says_that_others_died_with_jobs_of_flows(
+    app: Headrace, records: Records
+) -> None:
+    @app.task(retry=Retry(1))
+    async def fail() -> None:
+        raise ValueError
+
+    @app.task
+    async def last() -> None: ...
+
+    async with app.worker():
+        await app.enqueue(last.call().after(fail.call()))
+        await records.one("ERROR", "fail ")
+    (ended,) = records("INFO", " ended after ")
+    assert ended.getMessage().endswith("1 dead, and what waited for them in flows")
+
+
 def test_an_outcome_says_what_went_wrong() -> None:
     assert str(WorkerOutcome()) == "clean"
     assert str(WorkerOutcome(errors=2, timed_out=True, unhandled_events=1)) == (

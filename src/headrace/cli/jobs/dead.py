@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from headrace.admin import JobFilter
+from headrace.admin.filters import EVER
 from headrace.cli.app_command import (
     acted,
     admin_of,
@@ -214,7 +214,6 @@ async def _done(
             return await admin.purge(named, wanted.queue, **wanted.for_dead)
         return await admin.replay(named, wanted.queue, edit=edit, **wanted.for_dead)
     # All of them, in all queues.
-    ever = datetime.fromtimestamp(0, UTC)
     if verb == "purge":
-        return await admin.purge(since=ever)
-    return await admin.replay(since=ever, edit=edit)
+        return await admin.purge(since=EVER)
+    return await admin.replay(since=EVER, edit=edit)

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from headrace.admin.jobs.why import span
 from headrace.cli.app_command import admin_of, only, secrets_option, split
 from headrace.cli.app_loader import app_options, chosen_app
 from headrace.cli.filters import queue_option
 from headrace.cli.output import fitting, harmless, moment, show_attempt
 from headrace.core.job.state import State
+from headrace.core.queue_names import group_queue, group_source
 from headrace.errors import ConfigError, JobNotFound
 
 if TYPE_CHECKING:
@@ -75,6 +77,8 @@ class _Watcher:
     def __init__(self, app: Headrace, as_json: bool) -> None:
         self._app = app
         self._as_json = as_json
+        self._width = 0
+        """Of the longest name of a queue so far."""
 
     async def run(self, queue: str | None, after: str) -> None:
         async with self._app:
@@ -88,7 +92,7 @@ class _Watcher:
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
-                    names = {info.name for info in await self._app.admin.queues()}
+                    names = await self._names()
                     for name in sorted(names - followed):
                         group.create_task(self._follow(name, after))
                     followed |= names
@@ -98,10 +102,19 @@ class _Watcher:
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
 
+    async def _names(self) -> set[str]:
+        """Of all queues and groups."""
+        admin = self._app.admin
+        queues = {info.name for info in await admin.queues()}
+        groups = [group_source(counts.name) for counts in await admin.group_counts()]
+        return queues | {group_queue(each.topic, each.group) for each in groups if each}
+
     async def _follow(self, queue: str, after: str) -> None:
         async with aclosing(admin_of(self._app).events(queue, after, follow=True)) as events:
             async for event in events:
-                click.echo(_json_line(event) if self._as_json else fitting(_line(event)))
+                self._width = max(self._width, len(event.queue))
+                line = _json_line(event) if self._as_json else fitting(_line(event, self._width))
+                click.echo(line)
 
 
 def _json_line(event: JobEvent) -> str:
@@ -111,27 +124,41 @@ def _json_line(event: JobEvent) -> str:
     return json.dumps(msgspec.to_builtins(value))
 
 
-def _line(event: JobEvent) -> str:
+def _line(event: JobEvent, width: int) -> str:
     if event.kind == "lost":
         return f"{moment(event.time)}  {event.queue}: some events are not kept any more"
     took = f"{event.duration.total_seconds():.3f} s" if event.duration else ""
     attempt = f"attempt {event.attempt}" if event.attempt else ""
-    words = (event.queue, f"{event.kind:<9}", event.id, event.task, attempt, took, event.detail)
+    queue, detail = event.queue.ljust(width), event.detail
+    if event.kind == "retry" and detail.isdigit():
+        detail = f"next try in {span(int(detail))}"
+    words = (queue, f"{event.kind:<9}", event.id, event.task, attempt, took, detail)
     return harmless("  ".join((moment(event.time), *(word for word in words if word))))
 
 
 async def _follow_job(app: Headrace, id: str, *, as_json: bool) -> bool:
     """Print each change of a job until it has ended, and the last error if it is dead; returns
     whether it is done."""
-    state = State.WAITING
+    state, first = State.WAITING, True
     async with app, aclosing(admin_of(app).watch(id)) as updates:
         async for update in updates:
             state = update.state
-            for line in _json_lines(update) if as_json else _lines(update):
+            at = await _ended(app, id) if first and state.final else datetime.now(UTC)
+            first = False
+            for line in _json_lines(update) if as_json else _lines(update, at):
                 click.echo(line)
         if state is State.DEAD and not as_json:
             await _show_end(app, id)
     return state is State.DONE
+
+
+async def _ended(app: Headrace, id: str) -> datetime:
+    """When a job ended that had ended before it was watched; now, if that is not kept."""
+    try:
+        ended = (await admin_of(app).job(id)).ended
+    except JobNotFound:
+        ended = None
+    return ended or datetime.now(UTC)
 
 
 async def _show_end(app: Headrace, id: str) -> None:
@@ -145,8 +172,8 @@ async def _show_end(app: Headrace, id: str) -> None:
         show_attempt(job.attempts[-1])
 
 
-def _lines(update: JobUpdate) -> list[str]:
-    words = [moment(datetime.now(UTC)), f"{update.state:<9}"]
+def _lines(update: JobUpdate, at: datetime) -> list[str]:
+    words = [moment(at), f"{update.state:<9}"]
     if update.progress is not None:
         filled = round(max(0.0, min(update.progress.fraction, 1.0)) * _BAR)
         words += ["█" * filled + "░" * (_BAR - filled), f"{update.progress.fraction:4.0%}"]

@@ -54,6 +54,16 @@ def check_fraction(fraction: object) -> float:
     return float(fraction)
 
 
+def check_text(text: object) -> str:
+    """The text of a report, as it is stored."""
+    if not isinstance(text, str):
+        raise ConfigError(
+            f"progress() takes a part from 0 to 1 and a text, not {text!r}: for 1 of 5, say "
+            "progress(1 / 5)"
+        )
+    return clean_line(text)
+
+
 def clean_line(text: object) -> str:
     """Text as it is stored: invalid characters replaced, and cut if it is too long."""
     line = str(text)

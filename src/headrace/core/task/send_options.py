@@ -83,10 +83,28 @@ class SendOptions(msgspec.Struct, frozen=True):
         if "queue" in changes:
             new["queue"] = check_queue("options(queue=)", changes["queue"])
         new |= _constraints(self.unique, changes)
-        return msgspec.structs.replace(self, **new, overrides=_overridden(self.overrides, changes))
+        options = msgspec.structs.replace(
+            self, **new, overrides=_overridden(self.overrides, changes)
+        )
+        options._check_that_it_can_start()
+        return options
+
+    def _check_that_it_can_start(self) -> None:
+        late = _is_late(self.delay_ms, self.expires_in_ms) or _is_late(
+            self.at_ms, self.expires_at_ms
+        )
+        if late:
+            raise ConfigError(
+                "options(): such a job expires before it may start: expires= must be after delay= "
+                "or at="
+            )
 
 
 PLAIN = SendOptions()
+
+
+def _is_late(start_ms: int | None, expires_ms: int | None) -> bool:
+    return start_ms is not None and expires_ms is not None and start_ms >= expires_ms
 
 
 def check_priority(what: str, priority: object) -> int:

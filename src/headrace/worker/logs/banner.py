@@ -82,10 +82,18 @@ class Banner:
     def ended(self, outcome: WorkerOutcome, failures: FailureLog | None) -> None:
         took = time.monotonic() - self._began
         attempts, deaths = (failures.attempts, failures.deaths) if failures else (0, 0)
+        others = ", and what waited for them in flows" if failures and failures.flow_deaths else ""
         log.log(
             logging.WARNING if outcome.exit_code else logging.INFO,
-            "worker %s ended after %.1f s: %s; %s, %s dead",
-            *(self._settings.name, took, outcome, plural(attempts, "failed attempt"), deaths),
+            "worker %s ended after %.1f s: %s; %s, %s dead%s",
+            *(
+                self._settings.name,
+                took,
+                outcome,
+                plural(attempts, "failed attempt"),
+                deaths,
+                others,
+            ),
             extra={
                 "worker": self._settings.name,
                 "exit_code": outcome.exit_code,

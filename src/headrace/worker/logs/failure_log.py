@@ -14,6 +14,7 @@ from headrace.core.job import ids
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import Envelope
 from headrace.core.job.history import Attempt, decode_history
+from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import Dead, Outcome, Retried
 from headrace.core.queue_names import group_source, is_log
 from headrace.store.contract import Settlement
@@ -77,6 +78,8 @@ class FailureLog:
         self.attempts = 0
         """Failed attempts, also the last ones of dead jobs."""
         self.deaths = 0
+        self.flow_deaths = 0
+        """Dead jobs of flows: those that waited for them are dead too, and not counted here."""
         self._floods: Floods[_MakeLine] = Floods(self._sum_up)
 
     def note(self, run: LoggedRun, error_type: str, most: int) -> None:
@@ -105,6 +108,7 @@ class FailureLog:
         run, reason = failed.run, ""
         if isinstance(outcome, Dead):
             self.deaths += 1
+            self.flow_deaths += bool(_flow_of(run))
             reason = outcome.reason
         elif not isinstance(outcome, Retried):
             return
@@ -162,8 +166,8 @@ def _dead(failed: _Failed, outcome: Dead, last: Attempt) -> _Line:
     tried = f" after attempt {last.number} of {failed.most}" if run.has_begun else ""
     fields: dict[str, object] = {**_fields(failed, last), "reason": outcome.reason}
     flow = ""
-    if hasattr(run, "envelope") and run.envelope.overrides.flow:
-        fields["flow"] = ids.to_text(run.envelope.overrides.flow)
+    if id := _flow_of(run):
+        fields["flow"] = ids.to_text(id)
         flow = ", and with it all that waits for it in its flow"
     return _Line(
         logging.ERROR,
@@ -218,6 +222,10 @@ def _task_of(run: LoggedRun) -> str:
     if hasattr(run, "task"):
         return run.task.name
     return run.envelope.task if hasattr(run, "envelope") else ""
+
+
+def _flow_of(run: LoggedRun) -> JobId:
+    return run.envelope.overrides.flow if hasattr(run, "envelope") else b""
 
 
 def _emit_full(line: _Line) -> None:
