@@ -347,3 +347,23 @@ def test_an_edit_needs_the_app_that_knows_the_task(dead: Graveyard) -> None:
     result = dead.run("replay", "mail-1", "--set", "to=5")
     assert result.exit_code == 2
     assert "this app has no task 'send'" in result.stderr
+
+
+def test_an_id_that_was_never_there_is_not_said_to_be_alive(shop: Path) -> None:
+    asyncio.run(_send_one(f"sqlite:///{shop}/headrace.db"))
+    runner = CliRunner(env={"HEADRACE_URL": f"sqlite:///{shop}/headrace.db"})
+    result = runner.invoke(main, ["dead", "replay", "alive", "never"])
+    assert result.exit_code == 1
+    assert result.stderr.splitlines() == [
+        "headrace: not in the store (any more): never",
+        "headrace: not dead (any more): 1 of the 2 jobs",
+    ]
+
+
+async def _send_one(url: str) -> None:
+    async with Headrace(url) as app:
+
+        @app.task
+        async def work() -> None: ...
+
+        await work.options(id="alive").enqueue()

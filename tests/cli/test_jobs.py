@@ -429,3 +429,23 @@ def test_jobs_are_listed_by_tag(jobs: Depot) -> None:
     asyncio.run(send())
     assert jobs.ids("--tag", "vip") == ["mail-9"]
     assert "tags       vip" in jobs.run("show", "mail-9").stdout
+
+
+def test_the_beginning_of_an_id_is_enough_if_it_fits_one_job(jobs: Depot) -> None:
+    async def send(*ids: str) -> None:
+        async with Headrace(jobs.url) as app:
+
+            @app.task
+            async def work() -> None: ...
+
+            for id in ids:
+                await work.options(id=id).enqueue()
+
+    asyncio.run(send("01a1e52d-aaaa-1", "01a1e52e-bbbb-1", "01a1e52e-bbbb-2"))
+    assert "id         01a1e52d-aaaa-1" in jobs.run("show", "01a1e52d").stdout
+    assert jobs.run("why", "01a1e52d").exit_code == 0
+    two = jobs.run("show", "01a1e52e")
+    assert (two.exit_code, two.stderr) == (
+        2, "headrace: 2 ids begin with 01a1e52e: give more of it\n",
+    )  # fmt: skip
+    assert jobs.run("show", "01a1e52").exit_code == 1

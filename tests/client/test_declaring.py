@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace import Headrace, HeadraceError, Middleware
+from headrace import ArgumentError, Headrace, HeadraceError, Middleware
 
 
 async def work(number: int = 1) -> None: ...
@@ -121,3 +121,13 @@ def test_a_task_of_a_name_that_is_taken_makes_no_schedule() -> None:
     with pytest.raises(HeadraceError, match="two tasks are named 'work'"):
         app.every(60)(work)
     assert app.schedules.declared == {}
+
+
+def test_a_schedule_that_lacks_an_argument_says_where_to_give_it() -> None:
+    app = Headrace("memory://")
+
+    async def greet(name: str) -> None: ...
+
+    with pytest.raises(ArgumentError, match=r"give the schedule args=\[…\] or kwargs=\{…\}"):
+        app.cron("@daily")(greet)
+    app.cron("@daily", args=["ann"])(greet)

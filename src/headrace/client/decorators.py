@@ -14,7 +14,7 @@ from headrace.client.topic.delivery import Delivery
 from headrace.client.topic.subscription import Subscription
 from headrace.core.schedule.definition import Times
 from headrace.core.task.options import TaskKwargs
-from headrace.errors import ConfigError
+from headrace.errors import ArgumentError, ConfigError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -100,7 +100,12 @@ class ScheduleDecorator:
         task = self._task(function)
         args, kwargs = self._arguments
         name = task.name if self._name is None else self._name
-        definition = self._schedules.definition(name, task.call(*args, **kwargs), **self._times)
+        call = task.call(*args, **kwargs)
+        if call.lacks_first_argument:
+            raise ArgumentError(
+                task.name, "its first argument is missing: give the schedule args=[…] or kwargs={…}"
+            )
+        definition = self._schedules.definition(name, call, **self._times)
         if task is not function:
             self._register(task)
         self._schedules.declared[name] = definition

@@ -51,6 +51,10 @@ def unfinished(found: Sequence[Found]) -> Found:
     return next((each for each in found if not each[2].state.final), found[0])
 
 
+def _ended(job: JobSummary) -> float:
+    return job.ended.timestamp() if job.ended else 0.0
+
+
 class JobAdmin(AdminContext):
     """Finds jobs, shows and explains them, and cancels them."""
 
@@ -85,6 +89,20 @@ class JobAdmin(AdminContext):
         # One that moved on meanwhile may be met in both states.
         found = {(job.queue, job.id): job for job in page.found}
         return JobPage(list(found.values()), following, page.looked)
+
+    async def latest(
+        self, state: State | str, *, limit: int = 100, **conditions: Unpack[JobConditions]
+    ) -> list[JobSummary]:
+        """The jobs of all queues and groups that ended last in a state (`done`, `cancelled` or
+        `dead`), the latest first. Reads up to `limit` of each queue that match."""
+        found: list[JobSummary] = []
+        for name in await self._sources():
+            here, cursor, more = 0, "", True
+            while more and here < limit:
+                page = await self.jobs(name, state, cursor=cursor, limit=limit - here, **conditions)
+                found += page.jobs
+                here, cursor, more = here + len(page.jobs), page.cursor, bool(page.cursor)
+        return sorted(found, key=_ended, reverse=True)[:limit]
 
     async def job(self, id: str, queue: str | None = None) -> JobDetail:
         """All that is known of a job, whatever its queue, or of an event that a group has to

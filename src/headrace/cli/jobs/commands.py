@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -25,6 +25,7 @@ from headrace.cli.app_command import (
 )
 from headrace.cli.app_loader import app_options, chosen_app
 from headrace.cli.filters import job_options, of_job, queue_option
+from headrace.cli.jobs.lookup import by_beginning
 from headrace.cli.jobs.moves import move, run_now
 from headrace.cli.jobs.views import as_json_value, show_job, show_list
 from headrace.cli.jobs.watch import watch
@@ -32,14 +33,17 @@ from headrace.cli.output import complain, harmless, json_document, show_first, s
 from headrace.cli.program import FAILED
 from headrace.core.display import plural
 from headrace.core.job.state import State
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, JobNotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from headrace import Headrace
     from headrace.admin import Admin, CancelReport, FlowJobInfo, JobDetail, JobSummary
 
+T = TypeVar("T")
+
+_MOST_RECEIVED = 20
 _ENDED = (State.DEAD, State.CANCELLED, State.DONE)
 
 
@@ -82,6 +86,8 @@ def list_(app: Headrace, limit: int, as_json: bool, **conditions: Any) -> None:
 async def _listed(app: Headrace, wanted: JobFilter, limit: int) -> list[JobSummary]:
     admin = admin_of(app)
     found: list[JobSummary] = []
+    if wanted.queue is None and wanted.state in _ENDED:
+        return await admin.latest(wanted.state, limit=limit, **wanted.for_jobs)
     for state in (None, *_ENDED) if wanted.flow and not wanted.state else (wanted.state,):
         cursor, more = "", True
         while more and len(found) < limit:
@@ -98,26 +104,50 @@ async def _listed(app: Headrace, wanted: JobFilter, limit: int) -> list[JobSumma
 @of_job
 def show(app: Headrace, id: str, queue: str | None, as_json: bool) -> None:
     """Show one job: its state, arguments, attempts and log, and the jobs it is after in a flow."""
-    info, parents = asked(app, lambda app: _shown(admin_of(app), id, queue))
+    info, parents, received = _about(app, id, lambda admin, id: _shown(admin, id, queue))
     if as_json:
-        json_document({**as_json_value(info), "parents": [parent.id for parent in parents]})
+        named = {"parents": [parent.id for parent in parents], "received": received}
+        json_document({**as_json_value(info), **named})
     else:
-        show_job(info, parents)
+        show_job(info, parents, received)
+
+
+def _about(app: Headrace, id: str, question: Callable[[Admin, str], Awaitable[T]]) -> T:
+    """The answer about one job, whose id may be cut short."""
+
+    async def answer(app: Headrace) -> T:
+        admin = admin_of(app)
+        return await by_beginning(admin, id, lambda id: question(admin, id))
+
+    return asked(app, answer)
 
 
 async def _shown(
     admin: Admin, id: str, queue: str | None
-) -> tuple[JobDetail, Sequence[FlowJobInfo]]:
+) -> tuple[JobDetail, Sequence[FlowJobInfo], list[Any] | None]:
+    """The job, those it is after in its flow, and what it received from them."""
     info = await admin.job(id, queue)
-    flow = await admin.flow(id, info.queue) if info.flow else None
-    return info, flow.parents_of(info.id) if flow else ()
+    flow = await admin.flow(info.id, info.queue) if info.flow else None
+    parents = flow.parents_of(info.id) if flow else ()
+    return info, parents, await _received(admin, parents) if info.lacks_first_argument else None
+
+
+async def _received(admin: Admin, parents: Sequence[FlowJobInfo]) -> list[Any] | None:
+    """The results of these jobs; None unless there are a few, and all are kept."""
+    if not 0 < len(parents) <= _MOST_RECEIVED:
+        return None
+    try:
+        found = [await admin.job(parent.id, parent.queue) for parent in parents]
+    except JobNotFound:
+        return None
+    return [job.result for job in found] if all(job.result_kept for job in found) else None
 
 
 @jobs.command()
 @of_job
 def why(app: Headrace, id: str, queue: str | None, as_json: bool) -> None:
     """Say why a job is not running."""
-    sentence = asked(app, lambda app: admin_of(app).why(id, queue))
+    sentence = _about(app, id, lambda admin, id: admin.why(id, queue))
     show_result(sentence, {"id": id, "why": sentence}, as_json=as_json)
 
 
@@ -125,7 +155,7 @@ def why(app: Headrace, id: str, queue: str | None, as_json: bool) -> None:
 @of_job
 def log(app: Headrace, id: str, queue: str | None, as_json: bool) -> None:
     """Print what a job wrote to its log."""
-    lines = asked(app, lambda app: admin_of(app).log(id, queue))
+    lines = _about(app, id, lambda admin, id: admin.log(id, queue))
     if as_json:
         json_document(lines)
     else:

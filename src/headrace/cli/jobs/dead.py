@@ -187,8 +187,27 @@ def _do(
     warn_of_unknown_queue(chosen, wanted.queue)
     missing = len(set(ids)) - count
     if ids and missing:
-        complain(f"not dead (any more): {missing} of the {len(set(ids))} jobs")
+        # What was purged is unknown too.
+        unknown = (
+            asked(chosen, lambda app: _unknown(admin_of(app), ids)) if verb == "replay" else []
+        )
+        if unknown:
+            complain(f"not in the store (any more): {', '.join(unknown)}")
+        if missing > len(unknown):
+            left = missing - len(unknown)
+            complain(f"not dead (any more): {left} of the {len(set(ids))} jobs")
         click.get_current_context().exit(FAILED)
+
+
+async def _unknown(admin: Admin, ids: list[str]) -> list[str]:
+    """Those of the ids under which there is no job."""
+    unknown: list[str] = []
+    for id in dict.fromkeys(ids):
+        try:
+            await admin.where(id)
+        except JobNotFound:
+            unknown.append(id)
+    return unknown
 
 
 def _check(verb: str, app: str | None, ids: list[str], wanted: JobFilter, everything: bool) -> None:

@@ -111,7 +111,9 @@ def _event(info: DeadInfo) -> dict[str, Any] | None:
 def _facts(info: DeadInfo) -> list[tuple[str, str | None]]:
     event = info.event
     if event is None:
-        return [("arguments", _arguments(info))]
+        first = "its first argument comes from the jobs that it is after, and is not shown here"
+        received = ("received", first if info.lacks_first_argument else None)
+        return [("arguments", _arguments(info)), received]
     headers = repr(event.headers) if event.headers else None
     return [*event_facts(event), ("headers", headers), ("event", _arguments(info))]
 

@@ -51,10 +51,12 @@ def show_list(found: Sequence[JobSummary], wanted: JobFilter) -> None:
         click.echo(f"{which}: --state done, dead or cancelled lists those that have ended")
 
 
-def show_job(job: JobDetail, parents: Sequence[FlowJobInfo] = ()) -> None:
+def show_job(
+    job: JobDetail, parents: Sequence[FlowJobInfo] = (), received: list[Any] | None = None
+) -> None:
     """Print the facts of a job, a line each, without empty ones. `parents` are the jobs of its flow
-    that it is after."""
-    for name, value in _facts(job, parents):
+    that it is after, and `received` are their results, if they are known."""
+    for name, value in _facts(job, parents, received):
         if value:
             click.echo(f"{name:<11}{harmless(value)}")
     for attempt in job.attempts:
@@ -65,7 +67,9 @@ def show_job(job: JobDetail, parents: Sequence[FlowJobInfo] = ()) -> None:
             click.echo(f"  {harmless(line)}")
 
 
-def _facts(job: JobDetail, parents: Sequence[FlowJobInfo]) -> list[tuple[str, str | None]]:
+def _facts(
+    job: JobDetail, parents: Sequence[FlowJobInfo], received: list[Any] | None
+) -> list[tuple[str, str | None]]:
     turns = f"{job.lane}, {job.width} at a time" if job.lane else None
     rates = ", ".join(f"{each.most} in {each.window_ms / 1000:g} s" for each in job.limits)
     return [
@@ -95,6 +99,7 @@ def _facts(job: JobDetail, parents: Sequence[FlowJobInfo]) -> list[tuple[str, st
             "event" if job.event else "arguments",
             None if job.arguments is None else shortened(repr(job.arguments)),
         ),
+        ("received", _received(job, received)),
         ("result", _result(job)),
         ("headers", repr(job.headers) if job.headers else None),
         ("done once", ", ".join(job.once)),
@@ -131,6 +136,15 @@ def _result(job: JobDetail) -> str | None:
     if job.state is State.DONE and not job.result_kept:
         return "(not kept)"
     return shortened(repr(job.result)) if job.result_kept else None
+
+
+def _received(job: JobDetail, received: list[Any] | None) -> str | None:
+    """What comes before the arguments, from the jobs that it is after."""
+    if not job.lacks_first_argument:
+        return None
+    if received is None:
+        return "its first argument comes from the jobs that it is after"
+    return shortened(", ".join(map(repr, received)))
 
 
 def _row(job: JobSummary) -> tuple[str | int, ...]:
