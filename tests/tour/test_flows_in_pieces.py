@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from headrace import FlowCounts, Headrace, JobFailed, ResultTimeout, Retry, State, chain, group
+from headrace import (
+    FlowCounts,
+    FlowJob,
+    Headrace,
+    JobFailed,
+    ResultTimeout,
+    Retry,
+    State,
+    chain,
+    group,
+)
 
 
 class Press:
@@ -105,3 +116,41 @@ async def test_a_flow_that_is_sent_again_is_counted_anew(app: Headrace) -> None:
                     break
                 await asyncio.sleep(0.01)
         assert await flow.status() is State.DONE
+
+
+async def test_a_flow_resumes_with_a_job_that_was_sent_before_it(
+    app: Headrace, broken: Press
+) -> None:
+    first = await broken.press.enqueue(1)
+    flow = await app.enqueue(chain(broken.near.call().after(first), broken.far.call()))
+    async with app.worker():
+        with pytest.raises(JobFailed):
+            await flow.result(timeout=20)
+        broken.broken = False
+        assert await flow.resume() == 1
+        assert await flow.resume() == 0
+        assert await flow.result(timeout=20) == 1
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+async def test_a_purged_flow_is_not_done(app: Headrace, broken: Press, grouped: bool) -> None:
+    flow: FlowJob[Any]
+    if grouped:
+        flow = await app.enqueue(group([broken.press.call(1)]))
+    else:
+        flow = await app.enqueue(chain(broken.press.call(1), broken.near.call()))
+    async with app.worker():
+        with pytest.raises(JobFailed):
+            await flow.result(timeout=20)
+    assert await app.admin.purge(queue="default") == len(flow.jobs)
+    assert await flow.counts() == FlowCounts(dead=len(flow.jobs))
+    assert await flow.status() is State.DEAD
+    assert (await flow.info()).state is State.DEAD
+
+
+async def test_a_flow_whose_last_job_was_removed_is_not_done_before_the_others(
+    app: Headrace, broken: Press
+) -> None:
+    flow = await app.enqueue(chain(broken.press.call(1), broken.far.call()))
+    await app.admin.remove_queue("far", force=True)
+    assert await flow.status() is State.WAITING

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from headrace.client.flow_replay import FlowReplay
 from headrace.client.job import Job
 from headrace.client.job_info import JobInfo, job_info
 from headrace.client.watch import JobUpdate
@@ -16,7 +17,7 @@ from headrace.core.bounds import check_seconds
 from headrace.core.flow.counts import FlowCounts, count_states
 from headrace.core.job.ids import JobId
 from headrace.core.job.progress import Progress
-from headrace.core.job.state import State
+from headrace.core.job.state import Reason, State
 from headrace.errors import JobNotFound
 from headrace.store.contract import JobSnapshot, Store
 from headrace.store.flow_values import FlowPart
@@ -79,7 +80,8 @@ class FlowJob(Job[R]):
     async def status(self) -> State:
         """How the flow has ended, as its last job has; until then, whether any of its jobs runs,
         waits, is scheduled or blocked. A group has also ended when one of its jobs has failed or
-        was cancelled. `JobNotFound` if the store knows none of its jobs."""
+        was cancelled. If nothing is kept of the last job, it is as `counts` says: dead or cancelled
+        if any job is. `JobNotFound` if the store knows none of its jobs."""
         return (await self._look())[0]
 
     async def info(self) -> JobInfo:
@@ -109,14 +111,20 @@ class FlowJob(Job[R]):
                 await asyncio.sleep(poll)
 
     async def resume(self) -> int:
-        """Replay the jobs of the flow that failed; those that died with them wait again, and keep
-        the results that they have. Returns how many were replayed: asking twice replays once."""
+        """Replay the jobs of the flow that failed, and any that was sent before the flow and keeps
+        it from ending; those that died with them wait again, and keep the results that they have.
+        Returns how many were replayed: asking twice replays once."""
         store = (await self._app.session()).store
         replayed = 0
         for queue, part in (await self._parts(members=True)).items():
             for chunk in _chunks(part.failed):
                 replayed += sum(await store.replay(queue, chunk))
-        return replayed
+        before = FlowReplay(store)
+        seen = await self._seen(self.ends)
+        for queue, jobs in (await _by_queue(job for job in seen if _died_with(seen[job]))).items():
+            for some in _chunks(jobs):
+                await before.resume(queue, [job.job_id for job in some])
+        return replayed + len(before.replayed)
 
     def resume_sync(self) -> int:
         """`resume` for code without an event loop."""
@@ -170,13 +178,14 @@ class FlowJob(Job[R]):
             seen = await self._seen(self.ends)
         if not is_known and not any(seen.values()):
             raise JobNotFound(self.id)
-        states = {each.state if each else State.DONE for each in seen.values()}
+        states = {each.state if each else None for each in seen.values()}
         for state in (State.DEAD, State.CANCELLED):
             if state in states:
                 return state, counts
         if states == {State.DONE} and not self.gives_list:
             return State.DONE, counts
-        return counts.state if counts.live else State.DONE, counts
+        # Nothing is kept of a job that was done, but neither of one that was purged or removed.
+        return counts.state if counts.live or None in states else State.DONE, counts
 
     async def _states(self, jobs: Iterable[Job[Any]]) -> list[State]:
         """The states of jobs; nothing is kept of a job that was done long ago."""
@@ -210,6 +219,11 @@ class FlowJob(Job[R]):
                 found = await store.get(queue, [job.job_id for job in chunk])
                 seen.update(zip(chunk, found, strict=True))
         return seen
+
+
+def _died_with(seen: JobSnapshot | None) -> bool:
+    """Whether a job is dead because another failed."""
+    return seen is not None and (seen.state, seen.reason) == (State.DEAD, Reason.PARENT_FAILED)
 
 
 def _progress(counts: FlowCounts, now_ms: int) -> Progress:

@@ -18,22 +18,23 @@ class FlowReplay:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._replayed: set[Cause] = set()
+        self.replayed: set[Cause] = set()
+        """Jobs that had failed before others, and were replayed for them."""
 
     async def send(self, queue: str, job_ids: Sequence[JobId]) -> list[bool]:
         """For each job whether it was replayed, or a job that keeps it from running."""
         sent = await self._store.replay(queue, job_ids)
         left = [job_id for job_id, done in zip(job_ids, sent, strict=True) if not done]
-        resumed = await self._resume(queue, left) if left else set()
+        resumed = await self.resume(queue, left) if left else set()
         return [done or job_id in resumed for job_id, done in zip(job_ids, sent, strict=True)]
 
-    async def _resume(self, queue: str, job_ids: Sequence[JobId]) -> set[JobId]:
-        """Those of the jobs that go on, now that all jobs that failed before them are replayed."""
+    async def resume(self, queue: str, job_ids: Sequence[JobId]) -> set[JobId]:
+        """Replay what failed before these jobs; returns those that go on."""
         resumed: set[JobId] = set()
         causes = await self._causes(queue, job_ids)
         while causes:
             await self._replay(causes.values())
-            resumed |= {job_id for job_id, cause in causes.items() if cause in self._replayed}
+            resumed |= {job_id for job_id, cause in causes.items() if cause in self.replayed}
             # Another may have failed too. In another queue the replay may not have arrived yet.
             before, causes = causes, await self._causes(queue, list(causes))
             causes = {job_id: cause for job_id, cause in causes.items() if cause != before[job_id]}
@@ -50,10 +51,10 @@ class FlowReplay:
     async def _replay(self, causes: Iterable[Cause]) -> None:
         by_queue: dict[str, list[JobId]] = {}
         for cause in dict.fromkeys(causes):
-            if cause not in self._replayed:
+            if cause not in self.replayed:
                 by_queue.setdefault(cause.queue, []).append(cause.job_id)
         for queue, job_ids in by_queue.items():
             sent = await self._store.replay(queue, job_ids)
-            self._replayed |= {
+            self.replayed |= {
                 Cause(queue, job_id) for job_id, done in zip(job_ids, sent, strict=True) if done
             }
