@@ -46,11 +46,12 @@ class LogRuns(Middleware):
     def _write(self, run: JobRun, said: str, outcome: str, **more: object) -> None:
         self._log.log(
             self._level,
-            "%s %s%s attempt %d: %s",
+            "%s %s%s attempt %d%s: %s",
             run.task.name,
             run.context.job.id,
             f" and {len(run.jobs) - 1} more" if run.task.declared.batch else "",
             run.context.attempt,
+            " since its replay" if run.replayed else "",
             said,
             extra={**_fields(run, outcome), **more},
         )

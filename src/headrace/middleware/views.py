@@ -90,6 +90,11 @@ class JobRun:
         return self._run.attempt
 
     @property
+    def replayed(self) -> bool:
+        """Whether it was dead before: `attempt` counts from its last replay."""
+        return bool(self._run.history.earlier)
+
+    @property
     def headers(self) -> Mapping[str, str]:
         """As they were sent."""
         return self._run.envelope.overrides.headers

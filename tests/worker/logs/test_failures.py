@@ -12,6 +12,7 @@ from headrace import Defer, Headrace, Job, Reject, Retry, chain
 from headrace.client.task import Task
 from headrace.core.job.ids import new_id
 from headrace.core.job.parcel import Parcel
+from headrace.middleware import LogRuns
 from tests.worker import topics
 from tests.worker.logs.records import Records
 
@@ -282,3 +283,25 @@ async def test_a_flood_of_events_that_are_not_retried_is_summed_up(
     lines = records("ERROR", "acknowledged on receipt")
     assert sum(getattr(line, "count", 1) for line in lines) == 200
     assert len(lines) < 100
+
+
+async def test_the_attempts_of_a_replayed_job_are_said_to_count_from_there(
+    app: Headrace, records: Records
+) -> None:
+    broken = True
+
+    @app.task(retry=AT_ONCE)
+    async def work() -> None:
+        if broken:
+            raise ValueError
+
+    app.middleware(LogRuns())
+    async with app.worker():
+        job = await work.enqueue()
+        await records.one("ERROR", "dead (retries_exhausted) after attempt 2 of 2: ")
+        assert await app.admin.replay(job.id) == 1
+        await records.one("ERROR", "dead (retries_exhausted) after attempt 2 of 2 since its replay")
+        await records.one("WARNING", "failed, attempt 1 of 2 since its replay")
+        broken = False
+        assert await app.admin.replay(job.id) == 1
+        await records.one("INFO", "attempt 1 since its replay: done after")

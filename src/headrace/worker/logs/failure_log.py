@@ -148,7 +148,7 @@ def _written(failed: _Failed, outcome: Outcome) -> _Line:
 
 def _again(failed: _Failed, outcome: Outcome, last: Attempt) -> _Line:
     delay_ms = outcome.delay_ms if isinstance(outcome, Retried) else 0
-    tried = f"attempt {last.number} of {failed.most}"
+    tried = _tried(failed, outcome, last)
     next_try = to_datetime(last.ended_ms + delay_ms)
     return _Line(
         logging.WARNING,
@@ -163,7 +163,7 @@ def _again(failed: _Failed, outcome: Outcome, last: Attempt) -> _Line:
 
 def _dead(failed: _Failed, outcome: Dead, last: Attempt) -> _Line:
     run = failed.run
-    tried = f" after attempt {last.number} of {failed.most}" if run.has_begun else ""
+    tried = f" after {_tried(failed, outcome, last)}" if run.has_begun else ""
     fields: dict[str, object] = {**_fields(failed, last), "reason": outcome.reason}
     flow = ""
     if id := _flow_of(run):
@@ -178,6 +178,12 @@ def _dead(failed: _Failed, outcome: Dead, last: Attempt) -> _Line:
         last.traceback,
         fields,
     )
+
+
+def _tried(failed: _Failed, outcome: Outcome, last: Attempt) -> str:
+    history = decode_history(getattr(outcome, "history", b""))
+    replayed = " since its replay" if history.earlier else ""
+    return f"attempt {last.number} of {failed.most}{replayed}"
 
 
 def one_line(attempt: Attempt) -> str:
