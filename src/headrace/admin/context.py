@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from headrace.admin.actions import ActionLog, ActionRecorder, PendingAction
@@ -15,6 +16,7 @@ from headrace.errors import ConfigError, GroupNotFound, TopicNotFound
 
 if TYPE_CHECKING:
     from headrace.admin.app import AdminApp
+    from headrace.admin.filters import JobFilter
     from headrace.core.job.ids import JobId
     from headrace.store.contract import Store
 
@@ -101,6 +103,17 @@ class AdminContext:
         logs = await store.logs()
         found = await store.groups(logs) if logs else {}
         return [f"{group.name}{log}" for log, groups in found.items() for group in groups]
+
+    async def _with_group(self, wanted: JobFilter) -> JobFilter:
+        """The filter. A task such as `orders/billing`, as logs name the handler of a group, stands
+        for the queue of that group."""
+        topic, slash, group = (wanted.task or "").rpartition("/")
+        queue = group_queue(topic, group)
+        if not slash or wanted.queue not in (None, queue):
+            return wanted
+        if queue not in await self._group_queues():
+            return wanted
+        return replace(wanted, queue=queue, task=None)
 
     async def _queues_named(self, name: str) -> list[str]:
         if is_log(name):

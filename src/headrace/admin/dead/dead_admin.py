@@ -53,9 +53,10 @@ class DeadAdmin(AdminContext):
         events."""
         limits.check_count("limit", limit)
         store = await self._store()
-        matcher = await JobMatcher.of(store, JobFilter(**conditions), self._redaction, self._app)
+        wanted = await self._with_group(JobFilter(queue=queue, **conditions))
+        matcher = await JobMatcher.of(store, wanted, self._redaction, self._app)
         found: list[DeadInfo] = []
-        for name in await self._with_dead(queue):
+        for name in await self._with_dead(wanted.queue):
             found += [
                 DeadInfo.of(name, job, self._redaction)
                 for job in await _latest(store, name, matcher, limit)
@@ -109,8 +110,9 @@ class DeadAdmin(AdminContext):
         self, queue: str | None, scan: int, conditions: DeadConditions
     ) -> tuple[DeadScan, int]:
         """A scan of the dead jobs of a queue or of all, and how many there are."""
-        store, names = await self._store(), await self._sources(queue)
-        matcher = await JobMatcher.of(store, JobFilter(**conditions), self._redaction, self._app)
+        wanted = await self._with_group(JobFilter(queue=queue, **conditions))
+        store, names = await self._store(), await self._sources(wanted.queue)
+        matcher = await JobMatcher.of(store, wanted, self._redaction, self._app)
         states = await store.survey(names) if names else []
         latest = {
             name: state.last_died_ms or 0
@@ -176,15 +178,16 @@ class DeadAdmin(AdminContext):
     ) -> int:
         store = await self._store()
         wanted = JobFilter(queue=queue, **conditions)
-        matcher = await JobMatcher.of(store, wanted, self._redaction, self._app)
         if named is not None:
             if wanted.is_narrow:
                 raise ConfigError(f"give ids, or {_CONDITIONS} and until=, not both")
             return await self._apply_to(verb, [named] if isinstance(named, str) else named, queue)
         if not wanted:
             raise ConfigError(f"say which dead jobs: ids, queue=, {_CONDITIONS} or until=")
+        wanted = await self._with_group(wanted)
+        matcher = await JobMatcher.of(store, wanted, self._redaction, self._app)
         done = 0
-        for name in await self._with_dead(queue):
+        for name in await self._with_dead(wanted.queue):
             if group_source(name):
                 found = [
                     job.job_id async for jobs in matching(store, name, matcher) for job in jobs

@@ -80,8 +80,9 @@ class JobAdmin(AdminContext):
         if scan is not None:
             limits.check_count("scan", scan)
         states = states_meant(state, final=True)
-        store, walk = await self._store(), await self._walk(queue, bounded=scan is not None)
-        matcher = await JobMatcher.of(store, JobFilter(**conditions), self._redaction, self._app)
+        wanted = await self._with_group(JobFilter(queue=queue, **conditions))
+        store, walk = await self._store(), await self._walk(wanted.queue, bounded=scan is not None)
+        matcher = await JobMatcher.of(store, wanted, self._redaction, self._app)
         together = ENDED_TOGETHER if states[0] in ENDED else READ_TOGETHER
         read = partial(read_matching, store, states, matcher)
         page = PageScan(walk, read, limit, scan, None if matcher.is_open else together)
@@ -195,9 +196,10 @@ class JobAdmin(AdminContext):
         if not wanted:
             raise ConfigError(f"say which jobs: ids, queue=, {_CONDITIONS} or until=")
         store, states = await self._store(), states_meant(state, final=False)
+        wanted = await self._with_group(wanted)
         matcher = await JobMatcher.of(store, wanted, self._redaction, self._app)
         request = CancelRequest(store)
-        await request.matching(await self._sources(queue), states, matcher)
+        await request.matching(await self._sources(wanted.queue), states, matcher)
         return request.report()
 
     @recorded
