@@ -16,10 +16,12 @@ from headrace import (
     ConfigError,
     Context,
     Headrace,
+    JobFailed,
     PayloadTooLarge,
     Reject,
     Retry,
     State,
+    chain,
 )
 from headrace.admin.dead.dead_info import PAGE
 from headrace.core.job.envelope import encode_envelope
@@ -216,7 +218,7 @@ async def test_what_cannot_be_edited_is_named(app: Headrace) -> None:
     assert (await app.admin.queue("default")).dead == 3
 
 
-async def test_a_job_fed_by_others_cannot_be_edited(app: Headrace) -> None:
+async def test_what_a_job_gets_from_others_cannot_be_edited(app: Headrace) -> None:
     from headrace.core.job.envelope import Overrides
 
     @app.task
@@ -226,6 +228,31 @@ async def test_a_job_fed_by_others_cannot_be_edited(app: Headrace) -> None:
     await bury(app, [fed])
     with pytest.raises(ConfigError, match="fed cannot be edited: its first argument comes from"):
         await app.admin.replay("fed", edit={"words": "x"})
+
+
+async def test_the_other_arguments_of_a_job_fed_by_others_can_be_edited(app: Headrace) -> None:
+    @app.task
+    async def give() -> list[int]:
+        return [1, 2]
+
+    @app.task(retry=Retry(1))
+    async def add(ctx: Context, numbers: list[int], plus: int, *, name: str = "sum") -> str:
+        if plus < 0:
+            raise Reject("too small")
+        return f"{name}: {sum(numbers) + plus}"
+
+    flow = await app.enqueue(chain(give.call(), add.call(plus=-1)))
+    async with app.worker():
+        with pytest.raises(JobFailed, match="too small"):
+            await flow.result(timeout=20)
+        with pytest.raises(ConfigError, match="its first argument comes from"):
+            await app.admin.replay(flow.id, edit={"numbers": [3], "plus": 1})
+        with pytest.raises(ArgumentError, match="plus"):
+            await app.admin.replay(flow.id, edit={"plus": "one"})
+        with pytest.raises(ArgumentError, match="'minus'"):
+            await app.admin.replay(flow.id, edit={"minus": 1})
+        assert await app.admin.replay(flow.id, edit={"plus": 10, "name": "total"}) == 1
+        assert await flow.result(timeout=20) == "total: 13"
 
 
 async def test_an_edit_cannot_make_a_job_too_large(store_url: str, namespace: str) -> None:

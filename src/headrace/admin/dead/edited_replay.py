@@ -33,6 +33,7 @@ OnEdit = Callable[[str, Mapping[str, Any], Mapping[str, Any]], None]
 """Called with the task, and the old and new arguments of one of its jobs, by name."""
 
 _PAYLOAD = 3
+_NIL = b"\xc0"
 
 
 class EditedReplay:
@@ -97,10 +98,6 @@ class EditedReplay:
         task = self._app.tasks.get(envelope.task)
         if task is None:
             raise ConfigError(f"job {id} cannot be edited: this app has no task {envelope.task!r}")
-        if envelope.overrides.feed:
-            raise ConfigError(
-                f"job {id} cannot be edited: its first argument comes from the jobs before it"
-            )
         payload = self._payload(id, task, envelope, on_edit)
         if len(payload) > self._app.max_payload:
             raise PayloadTooLarge(task.name, len(payload), self._app.max_payload)
@@ -110,7 +107,8 @@ class EditedReplay:
         self, id: str, task: Task[..., Any], envelope: Envelope, on_edit: OnEdit | None
     ) -> bytes:
         try:
-            return _Arguments(id, task).edited(envelope.payload, self._edit, on_edit)
+            arguments = _Arguments(id, task, is_fed=bool(envelope.overrides.feed))
+            return arguments.edited(envelope.payload, self._edit, on_edit)
         except ArgumentError as error:
             if not self._redaction.active:
                 raise
@@ -123,12 +121,16 @@ class EditedReplay:
 
 
 class _Arguments:
-    """The arguments of one dead job, by the parameters that its task has now."""
+    """The arguments of one dead job, by the parameters that its task has now. Of one that `is_fed`,
+    the first comes from the jobs before it, and stays as it is."""
 
-    def __init__(self, id: str, task: Task[..., Any]) -> None:
+    def __init__(self, id: str, task: Task[..., Any], *, is_fed: bool) -> None:
         self._id = id
         self._task = task
         parameters = list(caller_parameters(task).values())
+        self._fed = parameters[0].name if is_fed and parameters else None
+        if is_fed and parameters[:1] and parameters[0].kind is not inspect.Parameter.VAR_POSITIONAL:
+            del parameters[0]
         self._python = inspect.Signature(parameters)
         kinds = {p.kind: p.name for p in parameters}
         self._rest = kinds.get(inspect.Parameter.VAR_KEYWORD)
@@ -149,16 +151,25 @@ class _Arguments:
                 if name in changed
             }
         )
-        signature = self._task.signature
         try:
-            new = signature.encode(bound.args, bound.kwargs)
-            signature.decode(new)
+            return self._encoded(bound)
         except ArgumentError as error:
             prefix = f"task {self._task.name!r}: "
             raise self._misfit(str(error).removeprefix(prefix), error.argument) from None
         except Misfit as error:
             raise self._misfit(str(error)) from None
-        return new
+
+    def _encoded(self, bound: inspect.BoundArguments) -> bytes:
+        signature = self._task.signature
+        if self._fed is None:
+            new = signature.encode(bound.args, bound.kwargs)
+            signature.decode(new)
+            return new
+        after_first = signature.encode_call(bound.args, bound.kwargs)[1]
+        if after_first is None:
+            raise Misfit(f"it takes {self._takes} behind {self._fed!r}")
+        signature.with_any_first().decode_with_first(after_first, _NIL)
+        return after_first
 
     def _named(self, payload: bytes) -> dict[str, Any]:
         """The arguments as plain values by name."""
@@ -180,6 +191,10 @@ class _Arguments:
             given = edit(dict(arguments))
             if not isinstance(given, Mapping):
                 raise ConfigError(f"job {self._id}: edit must return a mapping, not {given!r}")
+        if self._fed in given:
+            raise ConfigError(
+                f"job {self._id} cannot be edited: its first argument comes from the jobs before it"
+            )
         changed = {name: value for name, value in given.items() if name in self._python.parameters}
         extra = {name: value for name, value in given.items() if name not in changed}
         if extra and self._rest is None:

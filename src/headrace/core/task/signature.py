@@ -7,6 +7,7 @@ a flow, the result of another job is put there, as the bytes it came in.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import re
 import typing
@@ -98,6 +99,13 @@ class Signature:
         if spliced is None:
             raise Misfit("the arguments are not an array")
         return self.decode(spliced)
+
+    def with_any_first(self) -> Signature:
+        """The same with a first argument of any type."""
+        other = copy.copy(self)
+        other._hints = {**self._hints, self._parameters[0].name: Any}
+        other._decode = other._build_decoder()
+        return other
 
     def encode_call(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
