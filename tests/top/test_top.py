@@ -278,6 +278,8 @@ async def test_done_jobs_are_shown_in_a_tab_of_their_own(app: Headrace) -> None:
         assert cells(ended)[0][2:6] == ["1", "hold", "default", held.id]
         await pilot.press("enter")
         await until(pilot, lambda: held.id in read(top))
+        facts = {line.partition(" ")[0] for line in read(top).splitlines()}
+        assert facts >= {"sent", "ended", "waited", "took", "result"}
         await pilot.press("escape")
         await pilot.press("1")
         await until(pilot, lambda: top.snapshot.ended == ())
@@ -297,6 +299,8 @@ async def test_the_groups_of_topics_are_shown() -> None:
         topics = top.query_one(TopicTable)
         await pilot.press("5")
         await until(pilot, lambda: [row[6] for row in cells(topics)] == ["1"])
+        assert top.snapshot.total("dead") == 1
+        assert [info.queue for info in top.snapshot.errors] == ["billing@orders"]
         assert cells(topics)[0][:2] == ["orders", "billing"]
         await pilot.press("enter")
         await until(pilot, lambda: "billing" in read(top))

@@ -84,11 +84,16 @@ async def of_job(admin: Admin, queue: str, id: str) -> Text:
         ("task", job.task or "(cannot be read)"),
         ("queue", job.queue),
         ("state", job.state),
+        ("sent", "" if job.sent is None else _moment(job.sent)),
+        ("ended", "" if job.ended is None else _moment(job.ended)),
+        ("waited", _seconds(job.waited)),
+        ("took", _seconds(job.took)),
         ("why", await admin.why(id, queue)),
         ("worker", job.worker or ""),
         ("attempt", job.attempt),
         ("progress", "" if progress is None else f"{progress.fraction:.0%} {progress.text}"),
         ("arguments", repr(job.arguments)),
+        ("result", repr(job.result) if job.result_kept else ""),
         ("flow", job.flow or ""),
     ]
     text = _with_attempts(_text(facts), job)
@@ -106,6 +111,10 @@ def _with_attempts(text: Text, job: DeadInfo | JobDetail) -> Text:
         for line in attempt.traceback.rstrip().split("\n"):
             text.append(f"{harmless(line.expandtabs(4))}\n")
     return text
+
+
+def _seconds(length: float | None) -> str:
+    return "" if length is None else f"{length:.3f} s"
 
 
 def _moment(time: datetime) -> str:

@@ -11,6 +11,7 @@ from datetime import datetime
 from headrace.admin import (
     Admin,
     DeadInfo,
+    GroupCounts,
     JobSummary,
     MinuteStats,
     QueueInfo,
@@ -58,6 +59,7 @@ class TopSnapshot:
     """Jobs that are done, the latest first, if they were asked for."""
     topics: tuple[TopicInfo, ...] = ()
     """If they were asked for."""
+    groups: tuple[GroupCounts, ...] = ()
 
     @property
     def done(self) -> float:
@@ -68,8 +70,9 @@ class TopSnapshot:
         return sum(row.failed for row in self.queues)
 
     def total(self, state: str) -> int:
-        """How many jobs of all queues are in a state."""
-        return sum(getattr(row.info, state) for row in self.queues)
+        """How many jobs of all queues, and events of all groups, are in a state."""
+        counts = [*(row.info for row in self.queues), *self.groups]
+        return sum(getattr(each, state) for each in counts)
 
 
 @dataclass
@@ -88,7 +91,9 @@ class SnapshotReader:
         page = await self.admin.queue_page(search or None, limit=_QUEUES)
         names = [info.name for info in page.queues]
         stats = await self.admin.stats(_MINUTES, names) if names else []
+        groups = [each for each in await self.admin.group_counts() if search in each.name]
         dead = [info.name for info in page.queues if info.dead]
+        dead += [group.name for group in groups if group.dead]
         errors = await self._errors(dead)
         now, before = time.monotonic(), self._at
         rows = self._rows(page.queues, stats, now - before if before else 0.0)
@@ -98,7 +103,7 @@ class SnapshotReader:
         found = (await self.admin.topics())[:_TOPICS] if topics else []
         hidden = page.total - len(names)
         tables = tuple(rows), tuple(workers), tuple(errors)
-        return TopSnapshot(*tables, hidden, tuple(done), tuple(found))
+        return TopSnapshot(*tables, hidden, tuple(done), tuple(found), tuple(groups))
 
     async def _ended(self, rows: Sequence[QueueRow]) -> list[JobSummary]:
         busy = sorted(rows, key=lambda row: row.history[::-1], reverse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -138,6 +139,22 @@ async def sent_by(app: Headrace, task: Task[..., Any], argument: object) -> Job[
     parcel = task.call(argument).parcel()
     await app.store.append("default", [parcel])
     return Job(app, parcel.job_id, "default")
+
+
+async def test_an_error_without_a_place_in_the_code_is_one_line(
+    app: Headrace, records: Records
+) -> None:
+    go = threading.Event()
+
+    @app.task(timeout=0.05, retry=Retry(1))
+    def stick() -> None:
+        go.wait(60)
+
+    async with app.worker():
+        job = await stick.enqueue()
+        line = await records.one("ERROR", job.id)
+        go.set()
+    assert line.exc_text is None
 
 
 async def test_what_cannot_be_read_is_named_by_its_entry(app: Headrace, records: Records) -> None:

@@ -243,6 +243,7 @@ def _emit(level: int, text: str, fields: Mapping[str, object], traceback: str = 
         return
     extra: Any = dict(fields)
     record = log.makeRecord(log.name, level, __file__, 0, "%s", (text,), None, extra=extra)
-    # As it is stored: without the worker's own frames, and the same if it came from a process.
-    record.exc_text = traceback.rstrip() or None
+    # As it is stored: without the worker's own frames, and the same if it came from a process. One
+    # without a place in the code, of a time-out or of a process that died, says nothing more.
+    record.exc_text = traceback.rstrip() if "\n  File " in traceback else None
     log.handle(record)
