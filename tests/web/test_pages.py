@@ -29,6 +29,16 @@ def words(page: str) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", main).split())
 
 
+async def test_a_queue_that_nobody_knows_is_not_shown_as_an_empty_one(app: Headrace) -> None:
+    @app.task(queue="mail")
+    async def send() -> None: ...
+
+    async with Person(app) as person:
+        unheard = "The app declares no queue of this name"
+        assert unheard in await person.page("/queue", name="nosuch")
+        assert unheard not in await person.page("/queue", name="mail")
+
+
 async def test_an_empty_store_has_complete_pages(person: Person) -> None:
     for path in ("/", "/queues", "/workers", "/schedules", "/actions", "/action?id=x"):
         assert "<h1>" in await person.page(path)

@@ -38,14 +38,18 @@ async def queue(visit: Visit) -> HtmlPage:
     minutes, charts = await charted(visit, name)
     workers = [each for each in await visit.admin.workers() if _reads(each.queues, name)]
     source = group_source(name)
+    tasks = [] if source else _tasks(visit, name, minutes, info.paused_tasks)
+    held = info.waiting + info.running + info.scheduled + info.blocked + info.dead
     context = {
         **charts,
         "queue": info,
         "group": source,
         "minutes": minutes,
         "lately": minutes.now,
-        "tasks": [] if source else _tasks(visit, name, minutes, info.paused_tasks),
+        "tasks": tasks,
         "workers": workers,
+        "is_unheard_of": not (held or info.paused or workers or tasks or source)
+        and name not in visit.app.queues,
     }
     title = f"{'Group' if source else 'Queue'} {name[:100]}"
     return HtmlPage("queue.html", title, context, live=3.0)
