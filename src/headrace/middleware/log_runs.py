@@ -14,7 +14,8 @@ from headrace.middleware.wrapping import Middleware, Proceed
 
 class LogRuns(Middleware):
     """Logs task, job, attempt, outcome and duration; for a batch the first job and the number of
-    others. With `starts`, also a line when each begins. `app.middleware(LogRuns())`."""
+    others. With `starts`, also a line when each begins. Without `failures`, none for a run that
+    raised an error or `Reject`: the worker logs those itself. `app.middleware(LogRuns())`."""
 
     def __init__(
         self,
@@ -22,26 +23,31 @@ class LogRuns(Middleware):
         level: int = logging.INFO,
         *,
         starts: bool = False,
+        failures: bool = True,
     ) -> None:
         self._log = logger or logging.getLogger("headrace.runs")
         self._level = level
         self._starts = starts
+        self._failures = failures
 
     async def run(self, run: JobRun, proceed: Proceed) -> Any:
         """Changes nothing."""
         if self._starts:
             self._write(run, "started", "started")
         began = time.monotonic()
-        outcome = "done"
         try:
-            return await proceed()
+            result = await proceed()
         except BaseException as error:
-            outcome = _named(error)
+            if self._failures or not _is_failure(error):
+                self._write_end(run, _named(error), began)
             raise
-        finally:
-            took_ms = (time.monotonic() - began) * 1000
-            said = f"{outcome} after {took_ms:.1f} ms"
-            self._write(run, said, outcome, took_ms=round(took_ms, 3))
+        self._write_end(run, "done", began)
+        return result
+
+    def _write_end(self, run: JobRun, outcome: str, began: float) -> None:
+        took_ms = (time.monotonic() - began) * 1000
+        said = f"{outcome} after {took_ms:.1f} ms"
+        self._write(run, said, outcome, took_ms=round(took_ms, 3))
 
     def _write(self, run: JobRun, said: str, outcome: str, **more: object) -> None:
         self._log.log(
@@ -67,6 +73,11 @@ def _fields(run: JobRun, outcome: str) -> dict[str, object]:
         "worker": context.worker,
         "outcome": outcome,
     }
+
+
+def _is_failure(error: BaseException) -> bool:
+    """Whether the worker logs it: a batch has a line for each job there, and one for all here."""
+    return isinstance(error, Exception) and not isinstance(error, (Defer, RetryLater, BatchError))
 
 
 def _named(error: BaseException) -> str:

@@ -241,6 +241,24 @@ async def test_a_line_is_logged_for_each_run(
         assert line.startswith(f"ends {job.id} attempt 1: {how} after ")
 
 
+async def test_a_failure_that_the_worker_logs_can_be_left_to_it(
+    app: Headrace, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task(retry=Retry(1))
+    async def ends(how: str) -> None:
+        if how == "fail":
+            raise LookupError
+
+    app.middleware(LogRuns(failures=False))
+    with caplog.at_level(logging.INFO, "headrace"):
+        async with app.worker():
+            failed, done = await ends.enqueue("fail"), await ends.enqueue("well")
+            await asyncio.gather(failed.result(30), done.result(30), return_exceptions=True)
+    lines = [(record.name, getattr(record, "job", "")) for record in caplog.records]
+    assert lines.count(("headrace.worker", failed.id)) == 1
+    assert [job for name, job in lines if name == "headrace.runs"] == [done.id]
+
+
 async def test_a_capture_that_fails_changes_nothing(
     app: Headrace, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -74,7 +74,7 @@ class WorkerOptions(msgspec.Struct, frozen=True):
 
     def worker(self, app: Headrace) -> Worker:
         if self.log_runs:
-            app.middleware(LogRuns(starts=True))
+            app.middleware(LogRuns(starts=True, failures=False))
         return app.worker(
             queues=self.queues,
             strict=self.strict,
