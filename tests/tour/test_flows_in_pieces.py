@@ -11,6 +11,7 @@ from headrace import (
     FlowCounts,
     FlowJob,
     Headrace,
+    JobCancelled,
     JobFailed,
     ResultTimeout,
     Retry,
@@ -154,3 +155,15 @@ async def test_a_flow_whose_last_job_was_removed_is_not_done_before_the_others(
     flow = await app.enqueue(chain(broken.press.call(1), broken.far.call()))
     await app.admin.remove_queue("far", force=True)
     assert await flow.status() is State.WAITING
+
+
+async def test_what_waits_for_a_removed_queue_is_cancelled(app: Headrace, broken: Press) -> None:
+    flow = await app.enqueue(
+        chain(broken.near.call(1), broken.far.call(), broken.near.call(), broken.near.call())
+    )
+    await app.admin.remove_queue("far", force=True)
+    assert await flow.status() is State.CANCELLED
+    with pytest.raises(JobCancelled):
+        await flow.result(timeout=5)
+    async with app.worker():
+        assert await flow.jobs[0].result(timeout=20) == 1

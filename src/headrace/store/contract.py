@@ -208,6 +208,9 @@ class Store(TopicStore, Protocol):
         removed. Takes any name that the store lists; one that is not UTF-8 is given with
         backslashes, as the log shows it. A worker that reads the queue creates it again.
 
+        Jobs of other queues that wait for removed ones are cancelled, as if those had been; what
+        waits for a removed dead job stays dead.
+
         With `unused_for`, only if in that many seconds nothing happened in it and no worker read
         it, and unless something in it is paused: else returns -1. Results stay until they
         expire."""

@@ -27,6 +27,8 @@ log = logging.getLogger("headrace.store")
 
 _ANNOUNCED_FOR = 60.0
 _PAGE = 1000
+HAS_MESSAGES = -2
+"""What `remove` returns while the queue has messages for others."""
 
 
 class LoopLinks:

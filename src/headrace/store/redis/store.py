@@ -21,11 +21,12 @@ from headrace.store.contract import DeadJobPage, Listener, ListenerHandle
 from headrace.store.flow_values import Added, Addition, Cause, FlowPart, encode_cause
 from headrace.store.oddities import readable
 from headrace.store.queue_values import Rescheduling
-from headrace.store.redis import encoding, facts, moves, script_stubs
+from headrace.store.redis import encoding, facts, last_messages, moves, script_stubs
 from headrace.store.redis.connection.link import Argument
 from headrace.store.redis.connection.pubsub import encode_keys
 from headrace.store.redis.consumer import RedisConsumer
 from headrace.store.redis.keys import KvKeys
+from headrace.store.redis.namespace import HAS_MESSAGES
 from headrace.store.redis.topics import RedisTopics
 from headrace.store.values import (
     Arrival,
@@ -193,6 +194,15 @@ class RedisStore(RedisTopics):
         return Control("" in paused, frozenset(paused - {""}), tuple(cancelling))
 
     # Changing
+
+    async def remove(
+        self, name: str, *, force: bool = False, unused_for: float | None = None
+    ) -> int | None:
+        while True:
+            held = await super().remove(name, force=force, unused_for=unused_for)
+            if held != HAS_MESSAGES:
+                return held
+            await last_messages.deliver(self, name, self.arrive)
 
     async def cancel(
         self, queue: str, job_ids: Sequence[JobId], *, running: bool = True

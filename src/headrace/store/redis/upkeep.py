@@ -132,7 +132,7 @@ class RedisUpkeep:
             if is_move(fields):
                 continue
             try:
-                messages.append(_message(id, fields))
+                messages.append(message_of(id, fields))
             except (KeyError, ValueError):
                 # Its receiver is unknown: it must not hold up the others for ever.
                 log.error(
@@ -178,7 +178,7 @@ class RedisUpkeep:
         await self._reading.prepare()
 
 
-def _message(id: bytes, fields: list[bytes]) -> FlowMessage:
+def message_of(id: bytes, fields: list[bytes]) -> FlowMessage:
     named = dict(zip(fields[::2], fields[1::2], strict=True))
     ending = JobEnding(State(named[b"s"].decode()), named[b"v"])
     arrival = Arrival(named[b"k"], named[b"p"], ending, named[b"a"] == b"1", int(named[b"n"]))

@@ -2,7 +2,7 @@
 -- Remove a queue with all that it holds, a thousand jobs at a time; atomic, so that no job comes between the check and the removal.
 -- KEYS: *
 -- ARGV: events:int queue force:bool unused_ms:int
--- Returns int: how many jobs it still holds, 0 if it is gone; -1 if it was used within the last `unused_ms`, unless that is 0.
+-- Returns int: how many jobs it still holds, 0 if it is gone; -1 if it was used within the last `unused_ms`, unless that is 0; -2 if it has messages for other queues.
 
 local AT_ONCE = 1000
 
@@ -55,7 +55,9 @@ local left = AT_ONCE
 local function forget_jobs(jobs)
   local job_ids = {}
   for i, job in ipairs(jobs) do
+    local place = place_of(job.id) or ''
     pcall(forget_names, job)
+    pcall(notify_children, job.id, string.sub(place, 1, 1) == 'd' and 'forgotten' or 'cancelled', '')
     job_ids[i] = job.id
   end
   remove_places(key.jobs, job_ids)
@@ -96,11 +98,21 @@ for _, stream in ipairs(streams) do
     forget_in(stream)
   end
 end
+-- Those that wait in other queues for jobs of this one hear of it before it is gone.
+for _, ended in ipairs(agenda) do
+  if ended[1] ~= QUEUE then
+    send_message(ended)
+  end
+end
 if left <= 0 then
   held = jobs_held(streams_in_use())
   if held > 0 then
     return applied(held)
   end
+end
+local messages = redis.pcall('XLEN', key.flow_messages)
+if type(messages) == 'number' and messages > 0 then
+  return applied(-2)
 end
 for _, stream in ipairs(streams) do
   redis.call('UNLINK', stream)

@@ -45,6 +45,10 @@ _TAKE_CHILDREN = """
 _CHILDREN_OF = """
     SELECT parent, child_queue, child, known_as, runs_anyway FROM children
     WHERE parent IN (VALUES {rows}) AND queue = ?"""
+_LEFT = """
+    SELECT parent, child_queue, child, known_as, runs_anyway, jobs.state = 'dead'
+    FROM children LEFT JOIN jobs ON jobs.queue = children.queue AND jobs.job_id = children.parent
+    WHERE children.queue = ? AND child_queue != ?"""
 _FORGET_JOINS = "DELETE FROM joins WHERE child IN (VALUES {rows}) AND queue = ?"
 _TAKE_PARENTS = """
     DELETE FROM parents WHERE child IN (VALUES {rows}) AND queue = ?
@@ -107,6 +111,14 @@ def tell_children(change: Change, ended: Mapping[JobId, JobEnding]) -> None:
 
 def _failed_first(change: Change, job_id: JobId) -> JobEnding:
     return JobEnding(State.DEAD, encode_cause(Cause(change.queue, job_id)))
+
+
+def tell_those_left(change: Change, number: int) -> None:
+    """Say to jobs of other queues that those of this one are about to be removed."""
+    found = change.connection.execute(_LEFT, (number, change.queue)).fetchall()
+    for parent, queue, child, known_as, runs_anyway, is_dead in found:
+        ending = _failed_first(change, parent) if is_dead else JobEnding(State.CANCELLED)
+        change.arrivals.append((queue, Arrival(child, known_as, ending, bool(runs_anyway))))
 
 
 def notify_of_replay(change: Change, replayed: Sequence[Entry]) -> None:

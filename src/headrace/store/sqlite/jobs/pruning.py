@@ -170,6 +170,7 @@ def remove(
     if unused_for is not None and _is_used(change, number, unused_for):
         return -1
     groups = change.connection.execute(_GROUPS, (number,)).fetchall()
+    completion.tell_those_left(change, number)
     for each in (*(group for (group,) in groups), number):
         drop_rows(change, each)
         change.connection.execute(_FORGET, (each,))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.core.job.constraints import Constraints, Limit
 from headrace.core.job.outcome import DONE, Dead
 from headrace.core.job.parcel import Child
+from headrace.core.job.state import State
 from headrace.store.contract import Settlement, Store
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, known, parcel
@@ -63,6 +64,38 @@ class RemovalConformance(Ground):
         await worker.close()
         assert await store.remove(QUEUE, force=True) == 0
         assert await self.left_behind(store) == []
+
+    async def test_those_that_wait_for_removed_jobs_end_with_them(self, store: Store) -> None:
+        far = f"{QUEUE}-far"
+        live, dead = parcel("live"), parcel("dead")
+        cancelled = parcel(parents=[live])
+        failed = parcel(parents=[dead])
+        anyway = parcel(parents=[live])
+        await store.append(far, [cancelled, failed, anyway])
+        children = [Child(far, cancelled.job_id), Child(far, anyway.job_id, runs_anyway=True)]
+        await store.append(QUEUE, [parcel("dead", children=[Child(far, failed.job_id)])])
+        worker = self.worker(store, queues=[QUEUE, far])
+        await self.settle(worker, await self.take(worker), Dead("failed", HISTORY))
+        await store.append(QUEUE, [parcel("live", children=children)])
+        assert await store.remove(QUEUE, force=True) == 0
+        states = [seen and seen.state for seen in await store.get(far, [cancelled.job_id])]
+        assert states == [State.CANCELLED]
+        assert (await self.snapshot(store, failed.job_id, far)).state is State.DEAD
+        assert [each.job_id for each in await self.take(worker)] == [anyway.job_id]
+        assert QUEUE not in await store.queues()
+
+    async def test_ends_on_their_way_to_others_arrive_before_a_queue_is_gone(
+        self, store: Store
+    ) -> None:
+        far = f"{QUEUE}-far"
+        child = parcel(parents=[parcel("parent")])
+        await store.append(far, [child])
+        await store.append(QUEUE, [parcel("parent", children=[Child(far, child.job_id)])])
+        worker = self.worker(store)
+        await self.settle(worker, await self.take(worker), DONE)
+        await worker.close()
+        assert await store.remove(QUEUE) == 0
+        assert await store.count(far) == Counts(waiting=1)
 
     async def test_a_long_queue_is_removed_as_a_whole(self, store: Store) -> None:
         for delay_ms in (0, 60_000):
