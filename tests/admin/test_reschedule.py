@@ -75,6 +75,9 @@ async def test_a_job_that_others_know_by_its_queue_says_why_it_stays(app: Headra
     named = await count.options(unique="sum").enqueue(1)
     with pytest.raises(ConfigError, match="has a unique name"):
         await app.admin.reschedule(named.id, queue="slow")
+    ordered = await count.options(key="k").enqueue(1)
+    with pytest.raises(ConfigError, match="has a key or a bound of concurrency"):
+        await app.admin.reschedule(ordered.id, queue="slow")
     with pytest.raises(ConfigError, match="is in queue 'default' already"):
         await app.admin.reschedule(named.id, queue="default")
     assert await app.admin.reschedule(first.id, priority=9) == 1

@@ -232,9 +232,9 @@ class Store(TopicStore, Protocol):
         """Give waiting and scheduled jobs another time, priority or queue; returns for each whether
         it was one. A job that is due passes its lane and limits; one that waits goes behind the
         others of its priority, and leaves its lane if it is to run later. A job that changes its
-        queue keeps its id and history; it must have no unique name, no place in a flow and nothing
-        that it has done once, else the answer is False. It is in one of the two queues or, for a
-        moment, on its way, as flow messages are."""
+        queue keeps its id and history; it must have no unique name, no lane, no place in a flow and
+        nothing that it has done once, else the answer is False. It is in one of the two queues or,
+        for a moment, on its way, as flow messages are."""
         ...
 
     async def pause(self, queue: str, task: str = "") -> None:

@@ -46,8 +46,8 @@ class RescheduleAdmin(JobAdmin):
         """Move waiting and scheduled jobs to another time, priority or queue; returns how many were
         moved. Others are left alone; a single one is a `ConfigError` that says why, or
         `JobNotFound`. A job keeps its id, its arguments and its attempts. One with a unique name,
-        in a flow, or that has done something once, cannot change its queue. The bound of a queue
-        does not hold back what a person moves there."""
+        a key or a bound of concurrency, in a flow, or that has done something once, cannot change
+        its queue. The bound of a queue does not hold back what a person moves there."""
         change = _change(at, delay, priority, queue)
         return await self._reschedule(ids, change)
 
@@ -103,6 +103,8 @@ class RescheduleAdmin(JobAdmin):
             what = "is in a flow"
         elif decode_constraints(seen.constraints).unique:
             what = "has a unique name"
+        elif decode_constraints(seen.constraints).lane:
+            what = "has a key or a bound of concurrency, which holds in one queue"
         raise ConfigError(f"job {id} {what}: it cannot change its queue")
 
 

@@ -25,17 +25,18 @@ local function prioritise(job)
   return true
 end
 
--- What others know a job by, or keep of it, stays in its queue.
+-- What others know a job by, or keep of it, stays in its queue; and so does its lane, whose order is that of one queue.
 local function is_bound(job)
-  return constraints_of(job).unique or constraints_of(job).flow or job.inputs ~= '' or redis.call('HEXISTS', key.children, job.id) == 1
+  local constraints = constraints_of(job)
+  return constraints.unique or constraints.flow or constraints.lane or job.inputs ~= '' or redis.call('HEXISTS', key.children, job.id) == 1
     or redis.call('HEXISTS', key.once, job.id) == 1
 end
 
 -- The job has left its place; the message has all that there is of it.
-local function send_away(job, in_lane, due_before_ms)
+local function send_away(job, due_before_ms)
   local time = when ~= '' and when or due_before_ms and '@' .. due_before_ms or ''
   places[job.id] = false
-  release(job.id, constraints_of(job), in_lane)
+  release(job.id, constraints_of(job), false)
   redis.call('HDEL', key.progress, job.id)
   prioritise(job)
   redis.call('XADD', key.flow_messages, '*', 'q', target, 'k', job.id, 'w', time, 'j', job.envelope, 'h', job.history, 't', job.constraints)
@@ -61,7 +62,7 @@ local function from_stream(job_id, place_now)
   end
   redis.call('XDEL', stream, id)
   if target ~= '' then
-    send_away(job, true)
+    send_away(job)
   elseif due then
     local constraints = constraints_of(job)
     prioritise(job)
@@ -89,7 +90,7 @@ local function from_schedule(job_id, place_now)
   redis.call('ZREM', key.scheduled, job_id)
   bodies[job_id] = false
   if target ~= '' then
-    send_away(job, place_now == 'S', before)
+    send_away(job, before)
     return 1
   end
   prioritise(job)

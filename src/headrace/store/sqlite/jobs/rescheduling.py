@@ -83,11 +83,13 @@ def _prioritise(change: Change, entry: Entry, priority: int | None) -> bool:
 
 
 def _move_away(change: Change, entry: Entry, to: Rescheduling) -> bool:
-    """Move a job into another queue, in this change; False if others know it by its queue."""
+    """Move a job into another queue, in this change; False if others know it by its queue, or
+    have their order with it there."""
     [(envelope, history, inputs)] = change.connection.execute(_BODY, (entry.id,)).fetchall()
     if (
         entry.constraints.unique
         or entry.constraints.flow
+        or entry.constraints.lane
         or inputs
         or entry.flags & (CHILDREN | IN_FLOW | MARKED)
     ):
@@ -97,7 +99,6 @@ def _move_away(change: Change, entry: Entry, to: Rescheduling) -> bool:
         at_ms = entry.time_ms
     if to.priority is not None:
         constraints = msgspec.structs.replace(constraints, priority=to.priority)
-    lanes.leave(change, [entry])
     limits.give_back(change, [entry])
     if entry.flags & REPORTED:
         progress_log.forget_progress(change, [entry.job_id])

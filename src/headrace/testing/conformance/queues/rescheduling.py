@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headrace.core.job.constraints import Constraints, Limit, decode_constraints
 from headrace.core.job.outcome import DONE, Retried
 from headrace.core.job.parcel import Child
@@ -117,7 +119,7 @@ class ReschedulingConformance(Ground):
 
     async def test_a_job_moves_to_another_queue(self, store: Store) -> None:
         here, there = self.worker(store), self.worker(store, queues=[FAR])
-        constraints = Constraints(lane="a", limits=(Limit("few", 5, 60_000),))
+        constraints = Constraints(limits=(Limit("few", 5, 60_000),))
         sent = [parcel(), parcel(constraints=constraints), parcel(delay_ms=60_000)]
         await store.append(QUEUE, [*sent, parcel(constraints=constraints)])
         moved = [item.job_id for item in sent]
@@ -143,6 +145,17 @@ class ReschedulingConformance(Ground):
         assert delivery.history == HISTORY
         assert decode_constraints(delivery.constraints).priority == 7
         assert await store.get(QUEUE, [job_id]) == [None]
+
+    @pytest.mark.parametrize("width", [1, 2])
+    async def test_jobs_of_a_lane_stay_together(self, store: Store, width: int) -> None:
+        constraints = Constraints(lane="a", width=width)
+        sent = [parcel(constraints=constraints) for _ in range(3)]
+        later = parcel(constraints=constraints, delay_ms=20)
+        await store.append(QUEUE, [*sent, later])
+        chosen = [item.job_id for item in (*sent, later)]
+        assert await store.reschedule(QUEUE, chosen, AWAY) == [False] * 4
+        assert await store.count(FAR) == Counts()
+        assert await self.run_all(store, self.worker(store)) == chosen
 
     async def test_a_job_that_others_know_by_its_queue_stays(self, store: Store) -> None:
         child = parcel("child")
