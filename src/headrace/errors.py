@@ -129,17 +129,37 @@ class QueueFull(SendError):
 
     retryable = True
 
-    def __init__(self, queue: str, most: int, job_ids: Sequence[str]) -> None:
+    def __init__(
+        self, queue: str, most: int, job_ids: Sequence[str], overflow: str = "reject"
+    ) -> None:
         what = f"job {job_ids[0]} was" if len(job_ids) == 1 else f"{len(job_ids)} jobs were"
         super().__init__(
             f"queue {queue!r} holds {most:,} {'job that has' if most == 1 else 'jobs that have'} "
-            "not ended, which is its max_length: "
-            f"{what} not stored; send again when workers have caught up, or give it "
-            "overflow='block' or 'drop_oldest'"
+            f"not ended, which is its max_length: {what} not stored; {_AFTER_OVERFLOW[overflow]}"
         )
         self.queue = queue
         self.max_length = most
         self.job_ids = tuple(job_ids)
+
+    def of_flow(self, size: int) -> QueueFull:
+        """The same for a flow with `size` jobs in the queue; none of them was stored."""
+        if size > self.max_length:
+            self.retryable = False
+            self.args = (
+                f"the flow has {size:,} jobs in queue {self.queue!r}, which holds at most "
+                f"{self.max_length:,} (max_length): nothing was stored; raise max_length, or "
+                "divide the flow",
+            )
+        return self
+
+
+_AFTER_OVERFLOW = {
+    "reject": "send again when workers have caught up, or give it overflow='block' or "
+    "'drop_oldest'",
+    "block": "flows and schedules do not wait for room: send again when workers have caught up",
+    "drop_oldest": "no job waits in it that could be dropped: send again when workers have caught "
+    "up",
+}
 
 
 class TopicFull(SendError):

@@ -185,3 +185,20 @@ async def test_an_event_in_the_log_is_not_taken_from_its_groups(app: Headrace) -
     assert await app.store.cancel("@notes", [to_id(event)]) == [None]
     assert [each.id for each in await notes.read()] == [event]
     assert (await app.store.groups(["@notes"]))["@notes"][0].behind == 1
+
+
+async def test_a_job_that_is_sent_while_it_is_looked_for_is_cancelled(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @app.task
+    async def wait() -> None: ...
+
+    logs = app.store.logs
+
+    async def logs_after_a_send() -> list[str]:
+        await wait.options(id="late").enqueue()
+        return await logs()
+
+    monkeypatch.setattr(app.store, "logs", logs_after_a_send)
+    report = await app.admin.cancel("late")
+    assert (report.cancelled, report.unknown) == (1, ())

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from headrace import Call, Headrace, Job, JobCancelled, QueueFull, State, chain, group
+from headrace.core.bounds import Overflow
 from headrace.core.job import ids
 
 
@@ -27,6 +28,36 @@ async def test_a_full_queue_refuses_and_says_what(app: Headrace) -> None:
     async with app.worker():
         job = await until_there_is_room(app, send.options(id="one-more").call(3))
         assert await job.result(timeout=20) == 3
+
+
+@pytest.mark.parametrize(
+    ("overflow", "advice"),
+    [
+        ("reject", "or give it overflow='block' or 'drop_oldest'"),
+        ("block", "flows and schedules do not wait for room: send again"),
+        ("drop_oldest", "no job waits in it that could be dropped: send again"),
+    ],
+)
+async def test_a_full_queue_says_what_helps(app: Headrace, overflow: Overflow, advice: str) -> None:
+    app.queue("mail", max_length=3, overflow=overflow)
+
+    @app.task(queue="mail")
+    async def send(n: int) -> int:
+        return n
+
+    for n in range(3):
+        await send.options(delay=60).enqueue(n)
+    with pytest.raises(QueueFull, match=advice) as full:
+        await app.enqueue(group([send.call(1), send.call(2)]))
+    assert full.value.retryable
+    assert ("give it" in str(full.value)) == (overflow == "reject")
+    with pytest.raises(
+        QueueFull, match=r"the flow has 4 jobs in queue 'mail', .* at most 3"
+    ) as full:
+        await app.enqueue(group([send.call(n) for n in range(4)]))
+    assert not full.value.retryable
+    assert "again" not in str(full.value)
+    assert (await app.admin.queue("mail")).scheduled == 3
 
 
 async def until_there_is_room(app: Headrace, call: Call[int]) -> Job[int]:

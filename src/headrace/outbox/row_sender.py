@@ -61,11 +61,12 @@ class RowSender:
             queue, parcels, may_exist=True, idempotency=idempotency, bound=bound
         )
         refused = [at for at, job_id in answer.items() if job_id == NO_ROOM]
-        if bound is None or not refused:
+        if settings is None or bound is None or not refused:
             return len(parcels), None
         # Later rows may be in already, as repetitions; they are found again.
         taken = min(refused)
-        return taken, QueueFull(queue, bound.most, texts(parcels[taken:]))
+        left = texts(parcels[taken:])
+        return taken, QueueFull(queue, bound.most, left, settings.overflow)
 
     async def _publish(
         self, log: str, events: Sequence[Parcel], idempotency: IdempotencyKey

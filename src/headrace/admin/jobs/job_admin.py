@@ -217,19 +217,26 @@ class JobAdmin(AdminContext):
 
     async def _cancel_named(self, named: Iterable[str], queue: str | None) -> CancelReport:
         job_ids = list(dict.fromkeys(id_codec.to_id(id) for id in named))
+        report = await self._cancel_ids(job_ids, queue)
+        if len(job_ids) == 1 and report.unknown:
+            (id,) = report.unknown
+            found = await self._found(id, queue)
+            if not all(group_source(name) for name, *_ in found):
+                # It was sent while we looked for it.
+                return await self._cancel_ids(job_ids, queue)
+            raise ConfigError(
+                f"event {id} is still in its topic's log, which all groups share: "
+                "pause the group, or let its handler leave the event alone"
+            )
+        return report
+
+    async def _cancel_ids(self, job_ids: Sequence[JobId], queue: str | None) -> CancelReport:
         store = await self._store()
         request = CancelRequest(store)
         await request.named(await self._sources_of(job_ids, queue), job_ids)
         if queue is None:
             await request.scheduled(await store.logs(), job_ids)
-        report = request.report(job_ids)
-        if len(job_ids) == 1 and report.unknown:
-            await self._found(report.unknown[0], queue)
-            raise ConfigError(
-                f"event {report.unknown[0]} is still in its topic's log, which all groups share: "
-                "pause the group, or let its handler leave the event alone"
-            )
-        return report
+        return request.report(job_ids)
 
     async def _found(self, id: str, queue: str | None = None) -> list[Found]:
         """Where the job is: in one queue, unless it has ended in several; in groups of a topic; or

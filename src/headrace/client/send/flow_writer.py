@@ -16,7 +16,7 @@ from headrace.core.flow.graph import GraphBuilder
 from headrace.core.job import ids
 from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Child, FlowMembership, Parcel
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, QueueFull
 from headrace.store.values import Arrival
 
 _FOLLOW_TOGETHER = 100
@@ -56,6 +56,9 @@ class FlowWriter:
             for queue in list(self._batches):
                 await self._flush(queue)
             await self._follow(nodes, outside)
+        except QueueFull as error:
+            await self._undo()
+            raise error.of_flow(sum(node.call.queue == error.queue for node in nodes)) from None
         except BaseException:
             await self._undo()
             raise

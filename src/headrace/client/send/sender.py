@@ -9,6 +9,7 @@ from typing import Any
 
 from headrace.client.send.coalescer import Coalescer, bounded, texts
 from headrace.client.send.tries import Tries
+from headrace.core.bounds import Overflow
 from headrace.core.job import ids
 from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
@@ -72,8 +73,7 @@ class Sender:
             sender = _QueueSender(self._store, queue)
         else:
             bound = QueueBound(settings.max_length, settings.overflow == "drop_oldest")
-            waits = settings.overflow == "block"
-            sender = _BoundedQueueSender(self._store, queue, bound, waits=waits)
+            sender = _BoundedQueueSender(self._store, queue, bound, settings.overflow)
         self._queues[queue] = sender
         return sender
 
@@ -144,16 +144,16 @@ class _QueueSender(Coalescer[JobId]):
 
 
 class _BoundedQueueSender(_QueueSender):
-    """Appends the jobs of a queue that may be full: `waits` until there is room, or raises
-    `QueueFull` with those that were not stored."""
+    """Appends the jobs of a queue that may be full: waits until there is room, or raises
+    `QueueFull` with those that were not stored, as `overflow` says."""
 
-    def __init__(self, store: Store, queue: str, bound: QueueBound, *, waits: bool) -> None:
+    def __init__(self, store: Store, queue: str, bound: QueueBound, overflow: Overflow) -> None:
         super().__init__(store, queue, bound)
         self._most = bound.most
-        self._waits = waits
+        self._overflow = overflow
 
     async def send(self, parcels: Sequence[Parcel], custom_ids: bool) -> Instead:
-        if not self._waits:
+        if self._overflow != "block":
             return await self.send_now(parcels, custom_ids)
         instead: dict[int, JobId] = {}
         left, pause = list(enumerate(parcels)), _FIRST_WAIT
@@ -172,7 +172,7 @@ class _BoundedQueueSender(_QueueSender):
         answer = await super().send(parcels, custom_ids)
         refused = [parcels[at] for at, job_id in answer.items() if job_id == NO_ROOM]
         if refused:
-            raise QueueFull(self._queue, self._most, texts(refused))
+            raise QueueFull(self._queue, self._most, texts(refused), self._overflow)
         return answer
 
 
