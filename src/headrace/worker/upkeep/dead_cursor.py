@@ -1,5 +1,4 @@
-"""How far `on_dead` has got in a group's dead list: kept in the store, written by one worker at a
-time."""
+"""How far `on_dead` has got in a dead list: kept in the store, written by one worker at a time."""
 
 from __future__ import annotations
 
@@ -74,10 +73,12 @@ _NEW = DeadCursor()
 
 
 class DeadCursors:
-    """The cursors of a group's queues, as this worker last read or wrote them."""
+    """The cursors in the queues of a group, or of a task, as this worker last read or wrote
+    them."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, task: str = "") -> None:
         self._store = store
+        self._task = task
         self._known: dict[str, tuple[DeadCursor, bytes | None]] = {}
 
     def cached(self, queue: str) -> DeadCursor:
@@ -88,7 +89,7 @@ class DeadCursors:
         return self.cached(queue).knows(job) or (await self.read(queue)).knows(job)
 
     async def read(self, queue: str) -> DeadCursor:
-        data = (await self._store.kv_all(_SPACE)).get(queue)
+        data = (await self._store.kv_all(_SPACE)).get(_name(queue, self._task))
         try:
             cursor = _NEW if data is None else _decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -104,7 +105,8 @@ class DeadCursors:
         if cursor == known:
             return True
         data = _encode(cursor)
-        if not await self._store.kv_set(_SPACE, queue, data, ttl=_KEPT, expected=before):
+        name = _name(queue, self._task)
+        if not await self._store.kv_set(_SPACE, name, data, ttl=_KEPT, expected=before):
             return False
         self._known[queue] = cursor, data
         return True
@@ -114,8 +116,9 @@ class DeadTicket:
     """Lets about one worker at a time walk the dead list of a queue. That each event is handled
     does not depend on it."""
 
-    def __init__(self, store: Store, worker: str, patience: float) -> None:
+    def __init__(self, store: Store, worker: str, patience: float, task: str = "") -> None:
         self._store = store
+        self._task = task
         self._worker = worker.encode()
         self._ttl = max(patience, 1.0)
 
@@ -141,6 +144,11 @@ class DeadTicket:
         return await self._note(queue, self._worker, self._worker)
 
     async def _note(self, queue: str, value: bytes | None, expected: bytes | None) -> bool:
-        return await self._store.kv_set(
-            _TICKETS, queue, value, ttl=None if value is None else self._ttl, expected=expected
-        )
+        name, ttl = _name(queue, self._task), None if value is None else self._ttl
+        return await self._store.kv_set(_TICKETS, name, value, ttl=ttl, expected=expected)
+
+
+def _name(queue: str, task: str) -> str:
+    # Neither name has a space. Each task has its own: a worker of another version of the program,
+    # which does not know a handler, must not pass over its deaths.
+    return f"{queue} {task}" if task else queue

@@ -16,21 +16,19 @@ from headrace.core.job.history import decode_history
 from headrace.core.topic.event import read_event
 from headrace.core.topic.kinds import named
 from headrace.store.contract import DeadJob, DeadJobPage, Store
-from headrace.worker.service import POLL, QueuePoller
-from headrace.worker.upkeep.dead_cursor import DeadCursor, DeadCursors, DeadTicket
+from headrace.worker.upkeep.dead_cursor import DeadCursor
+from headrace.worker.upkeep.dead_walker import DeadWalker
 
 log = logging.getLogger("headrace.worker")
 
 _TRIES = 3
 _FIRST_PAUSE = 0.2
-_PAGE = 25
 
 
-class DeadHandlerCaller(QueuePoller):
-    """Walks the dead list of each queue of a group, oldest first, from the cursor that the last
-    worker left: soon after a death in this worker, and every few seconds in case of others. The
-    handler is called at least once for each event: up to three times if it fails, and again if the
-    worker dies meanwhile. Events stay in the dead list. The first walk covers all that are dead.
+class DeadHandlerCaller(DeadWalker):
+    """Walks the dead list of each queue of a group. The handler is called at least once for each
+    event: up to three times if it fails, and again if the worker dies meanwhile. Events stay in the
+    dead list.
 
     An event that cannot be decoded is passed over if the handler takes the event itself; a handler
     that takes only the `DeadEvent` is called."""
@@ -47,54 +45,11 @@ class DeadHandlerCaller(QueuePoller):
         patience: float,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(subscription.queues, monotonic)
-        self._store = store
+        super().__init__(store, subscription.queues, worker, patience, monotonic=monotonic)
         self._subscription = subscription
         self._handler = handler
-        self._cursors = DeadCursors(store)
-        self._ticket = DeadTicket(store, worker, patience)
         self.failed = 0
         """Events that were passed over."""
-
-    async def poll(self, queue: str) -> float:
-        latest = (await self._store.dead(queue, limit=1)).jobs
-        if not latest or await self._cursors.knows(queue, latest[0]):
-            return POLL
-        if not await self._ticket.taken(queue):
-            return POLL
-        try:
-            await self._handle_all(queue)
-        finally:
-            await self._ticket.give_back(queue)
-        return 0.0 if self._cursors.cached(queue).knows(latest[0]) else POLL
-
-    async def _handle_all(self, queue: str) -> None:
-        cursor: DeadCursor | None = await self._cursors.read(queue)
-        while cursor is not None:
-            latest = await self._store.dead(queue, "", _PAGE)
-            older = await self._older(queue, latest, cursor)
-            for place in reversed(older):
-                page = await self._store.dead(queue, place, _PAGE)
-                cursor = await self._handle_page(queue, cursor, page)
-                if cursor is None:
-                    return
-            if not older:
-                await self._handle_page(queue, cursor, latest)
-                return
-            # Again, since others have died meanwhile: the latest page may be further down now.
-
-    async def _older(self, queue: str, page: DeadJobPage, cursor: DeadCursor) -> list[str]:
-        """Where the older pages with unhandled events begin, latest first. The events, which may be
-        large and many, are read again one page at a time."""
-        places: list[str] = []
-        holding = 0
-        _, ended = cursor.unhandled(page.jobs)
-        while page.cursor and not ended:
-            places.append(page.cursor)
-            page = await self._store.dead(queue, page.cursor, _PAGE)
-            jobs, ended = cursor.unhandled(page.jobs)
-            holding = len(places) if jobs else holding
-        return places[:holding]
 
     async def _handle_page(
         self, queue: str, cursor: DeadCursor, page: DeadJobPage
