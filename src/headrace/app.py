@@ -14,6 +14,7 @@ from headrace.audit.audit import Audit, OnSinkError, Target
 from headrace.audit.record import AuditRecord
 from headrace.client.context import Context, CurrentRun
 from headrace.client.decorators import BatchTaskDecorator, ScheduleDecorator, TaskDecorator
+from headrace.client.end_handlers import end_handler
 from headrace.client.flow_job import FlowJob
 from headrace.client.found_flow import FoundFlow
 from headrace.client.job import Job
@@ -146,7 +147,8 @@ class Headrace(Settings):
     def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """Make a function a task. `timeout` None is no limit; `result_ttl` 0 keeps no result, which
         is the fastest. With `batch`, the function takes a list of up to `batch` items; the first
-        waits up to `max_wait` for others."""
+        waits up to `max_wait` for others. `on_success` and `on_dead` are functions or tasks that
+        run as jobs of their own: with the job and its result, and with the job and its failure."""
 
         def make(function: Callable[..., Any]) -> Task[..., Any]:
             return self._registered(self._make_task(function, options))
@@ -466,15 +468,26 @@ class Headrace(Settings):
         """A task that could be registered; `ConfigError` if not."""
         given = with_defaults(options, self._task_defaults)
         task = Task[..., Any](self, function, TaskOptions.of_function(function, given))
-        other = self.tasks.get(task.name)
-        if other is not None:
+        self._check_name(task)
+        task.on_success = end_handler(task, "on_success", given, self._task_defaults)
+        task.on_dead = end_handler(task, "on_dead", given, self._task_defaults)
+        for handler in (task.on_success, task.on_dead):
+            if handler is not None:
+                self._check_name(handler)
+        return task
+
+    def _check_name(self, task: Task[..., Any]) -> None:
+        other = self.tasks.get(task.name, task)
+        if other is not task:
             raise ConfigError(
                 f"two tasks are named {task.name!r}: {other.__module__}.{other.__qualname__} and "
                 f"{task.__module__}.{task.__qualname__}; give one of them @app.task(name=…)"
             )
-        return task
 
     def _registered(self, task: Task[..., Any]) -> Task[..., Any]:
+        for handler in (task.on_success, task.on_dead):
+            if handler is not None and handler.name not in self.tasks:
+                self._registered(handler)
         self.tasks[task.name] = task
         if (keep_done := task.declared.keep_done) is not None:
             bounds = HistoryBounds.of(f"task {task.name!r}: keep_done", keep_done)

@@ -36,6 +36,10 @@ def declared(app: Headrace) -> list[object]:
 Declare = Callable[[Any], Any]
 _CASES: dict[str, tuple[Declare, Declare]] = {
     "task": (lambda app: app.task(timeout=-1)(work), lambda app: app.task(work)),
+    "handler of a task": (
+        lambda app: app.task(on_success=handle, on_dead=lambda a, b, c: None)(work),
+        lambda app: app.task(on_success=handle, on_dead=lambda a, b: None)(work),
+    ),
     "cron": (lambda app: app.cron("61 * * * *")(work), lambda app: app.cron("1 * * * *")(work)),
     "zone": (
         lambda app: app.cron("1 * * * *", timezone="Mars/Base")(work),

@@ -1,5 +1,5 @@
 """Ends a process right before or right after the store carried out one verb, as `SHOP_KILL` says:
-`settle:before`, `fetch:after` and so on."""
+`settle:before`, `fetch:after` and so on; `cursor` is a write of where `on_dead` has got to."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ def prepare(url: str) -> None:
         return
     redis = url.startswith("redis")
     owner: Any = RedisConsumer if redis else SqliteConsumer
-    if verb == "append":
+    if verb in ("append", "cursor"):
         owner = RedisStore if redis else SqliteStore
-    setattr(owner, verb, _deadly(getattr(owner, verb), verb, moment))
+    name = "kv_set" if verb == "cursor" else verb
+    setattr(owner, name, _deadly(getattr(owner, name), verb, moment))
 
 
 def _deadly(original: Verb, verb: str, moment: str) -> Verb:
     async def deadly(*args: Any, **kwargs: Any) -> Any:
+        if verb == "cursor" and args[1] != "on_dead":
+            return await original(*args, **kwargs)
         if moment == "before":
             os.kill(os.getpid(), signal.SIGKILL)
         answer = await original(*args, **kwargs)

@@ -37,6 +37,11 @@ class Task(Generic[P, R_co]):
     """What `@app.task` makes of a function. `R_co` is what calling the function returns: for an
     async function a coroutine, whose result is the job's result."""
 
+    on_success: Task[..., Any] | None = None
+    """Its jobs are sent for those of this task that are done: see `client/end_handlers.py`."""
+    on_dead: Task[..., Any] | None = None
+    """The same for those that are dead."""
+
     def __init__(self, app: ClientApp, function: Callable[..., Any], declared: TaskOptions) -> None:
         self.app = app
         self.function = function

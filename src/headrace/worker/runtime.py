@@ -20,6 +20,7 @@ from headrace.worker.settings import WorkerSettings
 from headrace.worker.shared_services import SharedServices
 from headrace.worker.upkeep.autoscaler import autoscaler_of
 from headrace.worker.upkeep.dead_handlers import DeadHandlerCaller
+from headrace.worker.upkeep.dead_jobs import reporters_of
 from headrace.worker.upkeep.flow_relay import FlowRelay
 from headrace.worker.upkeep.janitor import Janitor
 from headrace.worker.upkeep.promoter import Promoter
@@ -56,7 +57,9 @@ class WorkerRuntime:
         self._shared = SharedServices(app, settings, state, totals)
         self.failures = self._shared.failures
         self._dead_handlers = self._make_dead_handlers()
-        self.loops = ConsumerLoops(settings, self._shared, self._died, hurrying)
+        self._dead_jobs = reporters_of(app, settings, self._shared.clock.now_ms)
+        job_died = self._job_died if self._dead_jobs else None
+        self.loops = ConsumerLoops(settings, self._shared, self._died, hurrying, job_died)
         self._registry = self._make_registry()
         self._heartbeat = Heartbeat(
             app.store,
@@ -126,6 +129,7 @@ class WorkerRuntime:
             self._flow_relay,
             *([Trimmer(app.store, app.topics.values())] if app.topics else []),
             *self._dead_handlers.values(),
+            *self._dead_jobs,
         )
 
     def _presence(self) -> Presence:
@@ -143,6 +147,10 @@ class WorkerRuntime:
 
     def _died(self, subscription: Subscription[..., Any], queue: str) -> None:
         self._dead_handlers[subscription.name].poll_soon(queue)
+
+    def _job_died(self, queue: str) -> None:
+        for reporter in self._dead_jobs:
+            reporter.died(queue)
 
     async def start(self) -> None:
         """Begin to work; if that fails, nothing is left behind."""

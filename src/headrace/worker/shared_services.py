@@ -16,6 +16,7 @@ from headrace.worker.consume.heartbeat import StoreClock
 from headrace.worker.consume.reclaimer import LastChance
 from headrace.worker.consume.settler import Counted
 from headrace.worker.consume.start_recorder import StartRecorder
+from headrace.worker.consume.success_settler import settler_of
 from headrace.worker.logs.failure_log import FailureLog
 from headrace.worker.logs.store_outage import StoreOutage
 from headrace.worker.observer import Observer
@@ -83,6 +84,7 @@ class SharedServices:
             StoreReporters(app.store, self.progress_writer, patience=app.lease).of,
             self.failures,
         )
+        self.make_settler = settler_of(app)
         self.runners = Runners(
             threads=settings.threads, processes=settings.processes, middleware=app.middlewares
         )

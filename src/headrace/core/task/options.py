@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypedDict, get_args
 
 import msgspec
@@ -43,6 +43,8 @@ class TaskKwargs(JobOptions, total=False):
     burst: int | None
     rate_key: LabelMaker | None
     concurrency: int | None
+    on_success: Callable[..., Any] | None
+    on_dead: Callable[..., Any] | None
 
 
 class DefaultKwargs(TypedDict, total=False):

@@ -62,6 +62,11 @@ class Signature:
         known = self._positional > 0 and not self._variadic
         return self._hints.get(self._parameters[0].name, Any) if known else Any
 
+    @property
+    def takes(self) -> int:
+        """How many arguments it takes by position, those with defaults included."""
+        return self._positional
+
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         """The arguments as bytes, or an `ArgumentError` that names the one that is wrong."""
         if kwargs or not self._least <= len(args) <= self._most:

@@ -77,7 +77,7 @@ class ConsumerLoop:
         self._observe = narrowed(shared.observe, scope)
         self._noticed = narrowed(shared.noticed, scope)
         self.held: set[LeasedDelivery] = shared.held.open()
-        self._settler = Settler(
+        self._settler: Settler = shared.make_settler(
             consumer,
             self.held,
             shared.before_settling,

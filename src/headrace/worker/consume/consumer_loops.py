@@ -22,7 +22,9 @@ from headrace.worker.run.ack_policy import (
     AckOnReceive,
     AckOnSuccess,
     AckPolicy,
+    Died,
     NoAck,
+    ReportDeaths,
 )
 from headrace.worker.run.run import Run
 from headrace.worker.run.slots import HELD, Slots
@@ -42,7 +44,7 @@ _POLICIES: dict[str, type[AckOnSuccess]] = {
 class ConsumerLoops:
     """One loop for all ordinary queues, at least one for each subscription, one for each broadcast.
     Those of subscriptions come and go. `died` is called with the queue of a group in which an event
-    went dead."""
+    went dead, `job_died`, if given, with that of a job."""
 
     def __init__(
         self,
@@ -50,7 +52,9 @@ class ConsumerLoops:
         shared: SharedServices,
         died: Callable[[Subscription[..., Any], str], None],
         hurrying: asyncio.Event,
+        job_died: Died | None = None,
     ) -> None:
+        self._job_died = job_died
         self._settings = settings
         self._shared = shared
         self._died = died
@@ -151,7 +155,7 @@ class ConsumerLoops:
             settings.queues,
             app.tasks,
             slots=Slots(settings.concurrency, most, settings.threads),
-            policy=AckPolicy(),
+            policy=AckPolicy() if self._job_died is None else ReportDeaths(self._job_died),
             auditing=auditing,
             weights=None if settings.strict or len(settings.weights) < 2 else settings.weights,
         )

@@ -15,7 +15,7 @@ from headrace.worker.run.run import Run
 from headrace.worker.run.slots import Slots
 
 Died = Callable[[str], None]
-"""Called with the queue of a group in which an event went dead."""
+"""Called with the queue in which a job or an event went dead."""
 
 
 class SettlementQueue(Protocol):
@@ -69,6 +69,17 @@ class AckPolicy:
         """Nothing more will be written."""
 
 
+class ReportDeaths(AckPolicy):
+    """The same for jobs of tasks with an `on_dead`: `died` is called for each death that is
+    written."""
+
+    def __init__(self, died: Died) -> None:
+        self._died = died
+
+    def settled(self, settlements: Sequence[Settlement], lost: Sequence[LeasedDelivery]) -> None:
+        report_deaths(settlements, self._died)
+
+
 class AckOnSuccess(AckPolicy):
     """Each event keeps its slot until its outcome is written, whatever that is. `died` is called
     for each death that is written."""
@@ -85,9 +96,7 @@ class AckOnSuccess(AckPolicy):
 
     def _report_deaths(self, settlements: Sequence[Settlement]) -> None:
         if self._died is not None:
-            for item in settlements:
-                if isinstance(item.outcome, Dead):
-                    self._died(item.delivery.queue)
+            report_deaths(settlements, self._died)
 
 
 class AckManually(AckOnSuccess):
@@ -186,6 +195,12 @@ class NoAck(AckOnSuccess):
             self.unhandled += 1
             what = f"the broadcast of event {delivery.id_text} failed"
             _report(run, what, (f"broadcasts of {delivery.queue}", "failed"))
+
+
+def report_deaths(settlements: Sequence[Settlement], died: Died) -> None:
+    for item in settlements:
+        if isinstance(item.outcome, Dead):
+            died(item.delivery.queue)
 
 
 def _lost(delivery: LeasedDelivery) -> LeaseLost:

@@ -57,7 +57,7 @@ class Outcomes:
         if run.timed_out:
             raise TimeoutError(_too_long(run))
         ttl = run.task.declared.result_ttl
-        if not ttl and not run.envelope.overrides.flow:
+        if not ttl and not run.envelope.overrides.flow and run.task.on_success is None:
             return DONE
         if value is None:
             return self._done_with_none.get(ttl) or self._remembered(ttl)

@@ -1,0 +1,198 @@
+"""`on_success` and `on_dead` of a task: what runs, as a job of its own, when one of its jobs is
+done or dead.
+
+The job of a handler has an id that is made from the ended job, so that it is added once however
+often it is sent."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from headrace.client.context import Context
+from headrace.client.job import Job
+from headrace.client.send.sender import Sender
+from headrace.client.task import Task
+from headrace.core.job import ids
+from headrace.core.job.history import decode_history
+from headrace.core.job.ids import JobId
+from headrace.core.job.parcel import Parcel
+from headrace.core.job.state import Reason
+from headrace.core.task.call import Call
+from headrace.core.task.options import TaskOptions, with_defaults
+from headrace.errors import ConfigError, JobFailed
+from headrace.store.contract import DeadJob
+
+Ending = Literal["on_success", "on_dead"]
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_EMPTY = inspect.Parameter.empty
+_SECOND = {"on_success": "result", "on_dead": "failure"}
+
+
+class DeathReport(msgspec.Struct, frozen=True):
+    """Why a job is dead, as it travels to a handler: there it is a `JobFailed`."""
+
+    reason: str
+    error_type: str
+    error_text: str
+    traceback: str
+    task: str
+
+    def failure(self, id: str) -> JobFailed:
+        """The error that waiting for the job raises."""
+        return JobFailed(
+            id, self.reason, self.error_type, self.error_text, self.traceback, self.task
+        )
+
+
+# Declaring
+
+
+def end_handler(
+    task: Task[..., Any], ending: Ending, options: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> Task[..., Any] | None:
+    """The task that the options name as a handler. A function becomes one, in the queue of `task`;
+    `ConfigError` if it cannot."""
+    given = options.get(ending)
+    if given is None:
+        return None
+    where = f"task {task.name!r}: {ending} "
+    if isinstance(given, Task):
+        _check_task(task, given, where)
+        _own_parameters(given.function, where, ending)
+        return given
+    if not inspect.isroutine(given):
+        raise ConfigError(f"{where}must be a function or a task, not {given!r}")
+    if inspect.isgeneratorfunction(given) or inspect.isasyncgenfunction(given):
+        raise ConfigError(f"{where}cannot be a generator: its body would never run")
+    own = {"name": f"{task.name}.{ending}", "queue": task.declared.queue}
+    function = _with_handles(given, _Handles(task, given, where, ending))
+    return Task(task.app, function, TaskOptions.of_function(function, with_defaults(own, defaults)))
+
+
+def _check_task(task: Task[..., Any], given: Task[..., Any], where: str) -> None:
+    if given.app is not task.app:
+        raise ConfigError(f"{where}is a task of another app")
+    if given.declared.batch is not None:
+        raise ConfigError(f"{where}cannot be a batch task")
+
+
+def _own_parameters(function: Callable[..., Any], where: str, ending: Ending) -> list[str]:
+    """Names of the parameters for the job and for what came of it; without the latter, one."""
+    hints = _hints(function, where)
+    parameters = inspect.signature(function).parameters.values()
+    own = [each for each in parameters if hints.get(each.name) is not Context]
+    odd = [each.name for each in own if each.kind not in _POSITIONAL]
+    if odd or not 1 <= len(own) <= 2:
+        raise ConfigError(
+            f"{where}must take the job, or the job and its {_SECOND[ending]}, beside a Context; it "
+            f"is {getattr(function, '__name__', '')}{inspect.signature(function)}"
+        )
+    return [each.name for each in own]
+
+
+def _hints(function: Callable[..., Any], where: str) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function)
+    except NameError as error:
+        raise ConfigError(
+            f"{where}has an annotation that cannot be resolved ({error}); its types must be "
+            "importable where the function is defined, not only under TYPE_CHECKING"
+        ) from None
+
+
+class _Handles:
+    """Turns what travels into what a handler takes: an id into a `Job`, a `DeathReport` into a
+    `JobFailed`."""
+
+    def __init__(
+        self, task: Task[..., Any], function: Callable[..., Any], where: str, ending: Ending
+    ) -> None:
+        self._app = task.app
+        self._returns = task.signature.returns
+        job, *second = _own_parameters(function, where, ending)
+        self.signature = inspect.signature(function)
+        places = list(self.signature.parameters)
+        self._job_at = places.index(job)
+        self._failure_at = places.index(second[0]) if second and ending == "on_dead" else None
+        self.annotations = {**_hints(function, where), job: str}
+        self.annotations.pop("return", None)
+        if self._failure_at is not None:
+            self.annotations[second[0]] = DeathReport
+
+    def given(self, args: tuple[Any, ...]) -> list[Any]:
+        given = list(args)
+        id = given[self._job_at]
+        given[self._job_at] = Job(self._app, ids.to_id(id), None, self._returns)
+        if self._failure_at is not None:
+            given[self._failure_at] = given[self._failure_at].failure(id)
+        return given
+
+
+def _with_handles(function: Callable[..., Any], handles: _Handles) -> Callable[..., Any]:
+    """The function with parameters that can travel."""
+
+    async def call_async(*args: Any, **context: Any) -> Any:
+        return await function(*handles.given(args), **context)
+
+    def call_sync(*args: Any, **context: Any) -> Any:
+        return function(*handles.given(args), **context)
+
+    wrapper: Callable[..., Any] = call_async if inspect.iscoroutinefunction(function) else call_sync
+    wrapper.__annotations__ = handles.annotations
+    bare = [each.replace(default=_EMPTY) for each in handles.signature.parameters.values()]
+    wrapper.__dict__["__signature__"] = handles.signature.replace(parameters=bare)
+    for name in ("__name__", "__qualname__", "__module__", "__doc__"):
+        setattr(wrapper, name, getattr(function, name, None))
+    return wrapper
+
+
+# Sending
+
+
+def success_call(
+    handler: Task[..., Any], job_id: JobId, envelope: bytes, value: bytes
+) -> Call[Any]:
+    """The call of a handler for a job that is done; `value` is its encoded result."""
+    # The envelope has the time of a send under an id that its sender chose: one that is used again
+    # is another job. Its second byte changes when the job goes to another runner.
+    id = ids.derived(job_id, b"on_success" + envelope[2:])
+    return _call(handler, id, job_id, msgspec.Raw(value))
+
+
+def death_call(handler: Task[..., Any], task: str, dead: DeadJob) -> Call[Any]:
+    """The call of a handler for a death. A job that is replayed and dies again has another."""
+    id = ids.derived(dead.job_id, b"on_dead%d" % dead.died_ms)
+    return _call(handler, id, dead.job_id, _report(task, dead))
+
+
+def _call(handler: Task[..., Any], id: JobId, job_id: JobId, second: Any) -> Call[Any]:
+    takes_second = handler.signature.takes > 1
+    arguments = (ids.to_text(job_id), second) if takes_second else (ids.to_text(job_id),)
+    call: Call[Any] = handler.options(id=ids.to_text(id)).call(*arguments)
+    return call
+
+
+def _report(task: str, dead: DeadJob) -> DeathReport:
+    last = decode_history(dead.history).attempts[-1:]
+    if last:
+        return DeathReport(
+            dead.reason, last[0].error_type, last[0].error_text, last[0].traceback, task
+        )
+    flow = dead.reason == Reason.PARENT_FAILED
+    text = "a job that it waited for failed" if flow else "it was given up"
+    return DeathReport(dead.reason, "", text, "", task)
+
+
+async def send_calls(sender: Sender, calls: Iterable[Call[Any]], now_ms: int) -> None:
+    """Return when the jobs of these calls are stored; those that were are not added again."""
+    by_queue: dict[str, list[Parcel]] = {}
+    for call in calls:
+        by_queue.setdefault(call.queue, []).append(call.parcel(now_ms))
+    for queue, parcels in by_queue.items():
+        await sender.send(queue, parcels, custom_ids=True)
