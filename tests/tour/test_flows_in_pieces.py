@@ -149,12 +149,15 @@ async def test_a_purged_flow_is_not_done(app: Headrace, broken: Press, grouped: 
     assert (await flow.info()).state is State.DEAD
 
 
-async def test_a_flow_whose_last_job_was_removed_is_not_done_before_the_others(
-    app: Headrace, broken: Press
-) -> None:
+async def test_a_flow_whose_last_job_was_removed_is_not_done(app: Headrace, broken: Press) -> None:
     flow = await app.enqueue(chain(broken.press.call(1), broken.far.call()))
     await app.admin.remove_queue("far", force=True)
     assert await flow.status() is State.WAITING
+    broken.broken = False
+    async with app.worker(queues=["default"]):
+        assert await flow.jobs[0].result(timeout=20) == 1
+    assert await flow.counts() == FlowCounts(done=1, cancelled=1)
+    assert await flow.status() is State.CANCELLED
 
 
 async def test_what_waits_for_a_removed_queue_is_cancelled(app: Headrace, broken: Press) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -66,7 +66,8 @@ class FlowJob(Job[R]):
     async def counts(self) -> FlowCounts:
         """How many jobs of the flow are in each state, those that were added included: one question
         for each queue of the flow, however large it is. Done and cancelled jobs are counted until
-        an hour after the flow has ended; later, jobs that the store does not know count as done."""
+        an hour after the flow has ended; later, jobs that the store does not know count as done.
+        If the queue of the last job was removed, its jobs count as cancelled."""
         return (await self._counted())[0]
 
     def counts_sync(self) -> FlowCounts:
@@ -159,16 +160,27 @@ class FlowJob(Job[R]):
 
     async def _counted(self) -> tuple[FlowCounts, bool]:
         """The counts, and whether the store has any; else they are those of single jobs."""
-        counts, is_known = FlowCounts(), False
+        counts = FlowCounts()
         by_queue = await self._sent_by_queue(self.jobs)
-        for queue, part in (await self._parts(by_queue)).items():
-            is_known = is_known or part.counts.total > 0
+        parts = await self._parts(by_queue)
+        for queue, part in parts.items():
             jobs = by_queue.get(queue, [])
             if part.counts.total >= len(jobs):
                 counts += part.counts
             else:
-                counts += count_states(await self._states(jobs))
-        return counts, is_known
+                gone = State.CANCELLED if self._was_removed(queue, parts) else State.DONE
+                seen = (await self._seen(jobs)).values()
+                counts += count_states([each.state if each else gone for each in seen])
+        return counts, any(part.counts.total for part in parts.values())
+
+    def _was_removed(self, queue: str, parts: Mapping[str, FlowPart]) -> bool:
+        """Whether the last job went with its queue. Else it is counted for longer than all others
+        that are not dead."""
+        others = [
+            part.counts for name, part in parts.items() if name != queue and part.counts.total
+        ]
+        is_last = queue == self._queue and not self.gives_list and not parts[queue].counts.total
+        return is_last and bool(others) and not any(each.dead for each in others)
 
     async def _look(self) -> tuple[State, FlowCounts]:
         # Before the counts: when the last job is done, all others are.
@@ -186,10 +198,6 @@ class FlowJob(Job[R]):
             return State.DONE, counts
         # Nothing is kept of a job that was done, but neither of one that was purged or removed.
         return counts.state if counts.live or None in states else State.DONE, counts
-
-    async def _states(self, jobs: Iterable[Job[Any]]) -> list[State]:
-        """The states of jobs; nothing is kept of a job that was done long ago."""
-        return [seen.state if seen else State.DONE for seen in (await self._seen(jobs)).values()]
 
     async def _sent_by_queue(self, jobs: Iterable[Job[Any]]) -> dict[str, list[Job[Any]]]:
         """Jobs that were sent with the flow, by queue, with each queue that it may be in."""
