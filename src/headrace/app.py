@@ -14,7 +14,7 @@ from headrace.audit.audit import Audit, OnSinkError, Target
 from headrace.audit.record import AuditRecord
 from headrace.client.context import Context, CurrentRun
 from headrace.client.decorators import BatchTaskDecorator, ScheduleDecorator, TaskDecorator
-from headrace.client.end_handlers import end_handler
+from headrace.client.ends.handlers import end_handler
 from headrace.client.flow_job import FlowJob
 from headrace.client.found_flow import FoundFlow
 from headrace.client.job import Job

@@ -38,7 +38,7 @@ class Task(Generic[P, R_co]):
     async function a coroutine, whose result is the job's result."""
 
     on_success: Task[..., Any] | None = None
-    """Its jobs are sent for those of this task that are done: see `client/end_handlers.py`."""
+    """Its jobs are sent for those of this task that are done: see `client/ends/handlers.py`."""
     on_dead: Task[..., Any] | None = None
     """The same for those that are dead."""
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from headrace.client.end_handlers import send_calls, success_call
+from headrace.client.ends.calls import send_calls, success_call
 from headrace.client.send.sender import Sender
 from headrace.client.task import Task
 from headrace.core.job.delivery import LeasedDelivery

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from headrace.client.end_handlers import death_call, send_calls
+from headrace.client.ends.calls import death_call, send_calls
 from headrace.client.send.sender import Sender
 from headrace.client.task import Task
 from headrace.core.job import ids

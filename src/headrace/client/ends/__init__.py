@@ -1,0 +1,1 @@
+"""`on_success` and `on_dead` of tasks."""
