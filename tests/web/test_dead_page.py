@@ -10,7 +10,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from headrace import Headrace, State
+from headrace import Headrace, JobFailed, Reject, State, chain
 from headrace.benchmark.asgi_client import counted
 from headrace.web.auth.users import Role, User
 from tests.admin.burying import bury, envelope, one_attempt
@@ -216,3 +216,32 @@ async def test_a_viewer_sees_no_button_and_no_form(mailing: Headrace) -> None:
             page = await person.page(path)
             assert 'method="post"' not in page
             assert 'type="checkbox"' not in page
+
+
+async def test_what_a_job_does_not_get_from_others_can_be_edited(app: Headrace) -> None:
+    @app.task
+    async def give() -> int:
+        return 1
+
+    @app.task
+    async def add(number: int, plus: int) -> int:
+        if plus < 0:
+            raise Reject("too small")
+        return number + plus
+
+    @app.task
+    async def after(number: int) -> int:
+        return number
+
+    flow = await app.enqueue(chain(give.call(), add.call(plus=-1), after.call()))
+    async with app.worker(), Person(app) as person:
+        with pytest.raises(JobFailed):
+            await flow.result(timeout=20)
+        failed, behind = flow.jobs[1].id, flow.id
+        page = (await person.get("/dead_job", id=failed, queue="default")).text
+        assert typed(page) == {"argument:plus": "-1"}
+        page = (await person.get("/dead_job", id=behind, queue="default")).text
+        assert "It never began, because a job that it waited for failed" in page
+        assert "Edit and replay" not in (await person.get("/job", id=behind, queue="default")).text
+        await edited(person, failed, plus="4")
+        assert await flow.result(timeout=20) == 5

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from headrace.client.flow_replay import FlowReplay
 from headrace.client.job import Job
 from headrace.client.job_info import JobInfo, job_info
+from headrace.client.send.flow_replay import FlowReplay
 from headrace.client.watch import JobUpdate
 from headrace.core.bounds import check_seconds
 from headrace.core.flow.counts import FlowCounts, count_states

@@ -19,7 +19,7 @@ from headrace.admin.dead.edited_replay import Edit, EditedReplay
 from headrace.admin.filters import DeadConditions, JobFilter
 from headrace.admin.matcher import JobMatcher
 from headrace.admin.recorded import recorded
-from headrace.client.flow_replay import FlowReplay
+from headrace.client.send.flow_replay import FlowReplay
 from headrace.core import bounds as limits
 from headrace.core.job import ids as id_codec
 from headrace.core.job.ids import JobId

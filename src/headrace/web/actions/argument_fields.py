@@ -40,11 +40,12 @@ class Field:
 
 def fields_of(visit: Visit, job: DeadInfo) -> list[Field]:
     """A field for each parameter of the job's task, with the value if it may be shown in full;
-    empty if this app has no such task."""
-    parameters = parameters_of(visit.app, job.task) or {}
-    kept = _texts(named(visit.app, job.task, job.plain_arguments))
-    shown = _texts(named(visit.app, job.task, job.arguments))
-    return [_field(each, kept, shown) for each in parameters.values()]
+    empty if this app has no such task. The argument that comes from other jobs has none."""
+    lacks = job.lacks_first_argument
+    parameters = list((parameters_of(visit.app, job.task) or {}).values())
+    kept = _texts(named(visit.app, job.task, job.plain_arguments, lacks_first_argument=lacks))
+    shown = _texts(named(visit.app, job.task, job.arguments, lacks_first_argument=lacks))
+    return [_field(each, kept, shown) for each in parameters[1 if lacks else 0 :]]
 
 
 def typed_into(fields: list[Field], form: Mapping[str, str]) -> list[Field]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.admin import DeadGroup, DeadGroups, DeadPage
 from headrace.admin.app import named
 from headrace.admin.pages import MOST_READS
-from headrace.core.job.state import State
+from headrace.core.job.state import Reason, State
 from headrace.errors import ConfigError, GroupNotFound, JobNotFound, TopicNotFound
 from headrace.web.actions.argument_fields import PREFIX, Field, fields_of
 from headrace.web.filters import OF_DEAD, REASONS, FilterForm
@@ -124,8 +124,10 @@ def _obstacle(visit: Visit, job: DeadInfo) -> str:
         return "Events cannot be edited: other groups have them too."
     if job.task not in visit.app.tasks:
         return "Its arguments cannot be edited here: this app has no such task."
-    if job.lacks_first_argument:
-        return "Its arguments cannot be edited: the first comes from the jobs that it waited for."
+    if job.reason == Reason.PARENT_FAILED:
+        return "It never began, because a job that it waited for failed: edit that one."
+    if job.lacks_first_argument and not fields_of(visit, job):
+        return "Its argument cannot be edited: it comes from the jobs that it waited for."
     return ""
 
 

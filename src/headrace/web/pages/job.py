@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from headrace.admin.app import named
-from headrace.core.job.state import State
+from headrace.core.job.state import Reason, State
 from headrace.core.queue_names import group_source, is_log
 from headrace.errors import ConfigError, JobNotFound
 from headrace.web.page import HtmlPage, PageError, interval
@@ -55,7 +55,7 @@ async def job(visit: Visit) -> HtmlPage:
         **_drawing(flow),
         "attempts_gantt": gantt_of_attempts(detail),
         "tail": tail,
-        "editable": detail.task in visit.app.tasks and not detail.lacks_first_argument,
+        "editable": detail.task in visit.app.tasks and detail.reason != Reason.PARENT_FAILED,
     }
     return HtmlPage(
         "job.html", title_of(detail.task, detail.state), context, _interval(visit, detail, flow)
