@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import click
@@ -36,11 +37,9 @@ def bench(quick: bool, peers: bool, url: str | None, file: Path | None) -> None:
 
     if url:
         check_url(url)
-    else:
-        # The private server is to keep nothing.
-        logging.getLogger("headrace.store").setLevel(logging.ERROR)
     sizes = QUICK if quick else Sizes()
-    figures = (compare if peers else measured)(url, sizes, _report)
+    with nullcontext() if url else _no_warnings_of_the_store():
+        figures = (compare if peers else measured)(url, sizes, _report)
     other = "peer" if peers else "raw"
     table(
         ["what", "headrace", other, "ratio", "wanted", ""],
@@ -49,6 +48,18 @@ def bench(quick: bool, peers: bool, url: str | None, file: Path | None) -> None:
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(msgspec.json.format(msgspec.json.encode(document(figures)), indent=2))
+
+
+@contextmanager
+def _no_warnings_of_the_store() -> Iterator[None]:
+    """A private server is to keep nothing."""
+    log = logging.getLogger("headrace.store")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _report(what: str) -> None:

@@ -107,7 +107,8 @@ async def test_task_control_is_applied_job_by_job(app: Headrace) -> None:
             mixed.call(word) for word in ("fine", "reject", "later", "defer")
         )
         assert await reasons(*jobs) == ["done", "rejected", "done", "done"]
-        assert len((await jobs[2].info()).attempts) == 0  # of a job that is done nothing is kept
+        tries = (await jobs[2].info()).attempts
+        assert [each.error_type for each in tries] == ["headrace.errors.RetryLater", ""]
     assert sorted(word for words in seen[1:] for word in words) == ["defer", "later"]
 
 
