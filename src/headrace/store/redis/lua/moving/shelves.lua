@@ -40,8 +40,9 @@ do
     assert(last - first < 200000, 'not a shelf of ours')
     -- Times never go back, though the clock may.
     ended = math.max(now(), tonumber(ended))
-    local frame = '\147' .. cmsgpack.pack(ended) .. progress .. block
-    frame = struct.pack('>I4', #frame) .. frame
+    -- A block is long, and each copy of it is work for the garbage collector of Lua: make one.
+    local head = '\147' .. cmsgpack.pack(ended) .. progress
+    local frame = struct.pack('>I4', #head + #block) .. head .. block
     local times = digits(ended) .. ':' .. digits(added) .. ' '
     if last < first or redis.call('HSTRLEN', name, 'd' .. digits(last)) >= FULL then
       last = last + 1
