@@ -110,6 +110,21 @@ class AdditionsConformance(FlowGround):
         await self.settle(worker, running, kept(b"\x01"))
         assert await self.run_all(store, worker, kept()) == [stored.job_id, last]
 
+    async def test_what_has_ended_counts_though_it_was_not_confirmed(self, store: Store) -> None:
+        """The worker died after it was stored, and the next run found that it has ended."""
+        _, first, last = await self.begin_flow(store)
+        worker = self.worker(store)
+        running = await self.take(worker)
+        stored = parcel(children=[Child(QUEUE, last)])
+        addition = [Addition(last, stored.job_id, first)]
+        await store.add_parents(QUEUE, addition)
+        await store.append(QUEUE, [stored])
+        await self.settle(worker, await self.take(worker), kept(b"\x02"))
+        assert await store.add_parents(QUEUE, addition) == ["ended"]
+        await self.settle(worker, running, kept(b"\x01"))
+        (delivery,) = await self.take(worker)
+        assert (delivery.job_id, inputs_of(delivery)) == (last, [1, 2])
+
     async def test_an_added_job_that_fails_is_replayed_like_others(self, store: Store) -> None:
         flow, first, last = await self.begin_flow(store)
         worker = self.worker(store)

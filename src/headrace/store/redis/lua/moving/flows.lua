@@ -98,7 +98,8 @@ do
     return had_failed and redis.call('HINCRBY', flow, '!', -1) <= 0
   end
 
-  -- Jobs that this parent would have added, if it had not died in between: they do not count.
+  -- Jobs that this parent would have added, if it had not died in between: they do not count. One that has ended
+  -- was sent, and does.
   local function drop_unconfirmed(flow, parent)
     local open = redis.call('HGET', flow, '?' .. parent)
     if not open then
@@ -107,8 +108,10 @@ do
     redis.call('HDEL', flow, '?' .. parent)
     local dropped, kept = {}, {}
     for _, each in ipairs(parents_in(open)) do
-      dropped[each] = true
-      redis.call('HINCRBY', flow, '#', -redis.call('HSETNX', flow, each, NIL))
+      dropped[each] = redis.call('HSETNX', flow, each, NIL) == 1
+      if dropped[each] then
+        redis.call('HINCRBY', flow, '#', -1)
+      end
     end
     for _, each in ipairs(parents_in(redis.call('HGET', flow, '@') or '')) do
       kept[#kept + 1] = dropped[each] and '' or #each .. ':' .. each
