@@ -212,4 +212,6 @@ class MixConformance(LeftoversConformance):
         for queue in QUEUES:
             assert (await store.count(queue)).running == 0
             await self.purge_dead(store, queue)
+        # Those that waited for purged jobs hear of it, in other queues too.
+        await self.upkeep(store, mix.worker, QUEUES)
         await self.nothing_remains(store, mix.worker, crashed)
