@@ -116,6 +116,7 @@ class Watchdog:
         self._drain = drain
         self._grace = grace
         self._end = end
+        self._requests = 0
         self._stop_requested = threading.Event()
         self._hurried = threading.Event()
         # Started beforehand: a signal handler must not start threads.
@@ -127,13 +128,17 @@ class Watchdog:
     @property
     def stop_requested(self) -> bool:
         """Whether a signal asked the process to end."""
-        return self._stop_requested.is_set()
+        return self._requests > 0
 
     def request_stop(self) -> None:
         """A signal asked the process to end; the second time, at once."""
-        if self._stop_requested.is_set():
+        # Each event is set once: a signal may come while the one before it is handled, and to set
+        # an event that is being set in the same thread is a deadlock.
+        self._requests += 1
+        if self._requests == 1:
+            self._stop_requested.set()
+        elif self._requests == 2:
             self._hurried.set()
-        self._stop_requested.set()
 
     def _watch(self) -> None:
         self._stop_requested.wait()
