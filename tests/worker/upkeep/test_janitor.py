@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
-import pytest
-
 from headrace.core.bounds import UNUSED_QUEUE_TTL
 from headrace.core.job.outcome import DONE, Dead
 from headrace.core.job.state import State
@@ -16,19 +12,6 @@ from headrace.worker.upkeep.janitor import Janitor
 
 GROUND = Ground()
 DAY = 86_400.0
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-async def store(clock: ManualClock) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore("memory://", namespace="test", crash_limit=3, clock=clock)
-    await store.open()
-    yield store
-    await store.close()
 
 
 async def use(store: SqliteStore, *queues: str) -> None:

@@ -43,6 +43,20 @@ local function due_at(when, now)
   return due
 end
 
+-- The ids in a list of parents, each of which follows its length and a colon.
+local function parents_in(names)
+  local parents, at = {}, 1
+  while at <= #names do
+    local size, start = string.match(names, '^(%d+):()', at)
+    if not start then
+      break
+    end
+    at = start + tonumber(size)
+    parents[#parents + 1] = string.sub(names, start, at - 1)
+  end
+  return parents
+end
+
 -- Which job failed first, of those that keep a dead job from running; '' if none does. `flow` is what it waits for.
 local function cause_of(flow)
   local first = redis.pcall('HGET', flow, '~')
@@ -53,14 +67,8 @@ local function cause_of(flow)
   if cause then
     return cause
   end
-  local names, at = redis.call('HGET', flow, '@') or '', 1
-  while at <= #names do
-    local size, start = string.match(names, '^(%d+):()', at)
-    if not start then
-      break
-    end
-    at = start + tonumber(size)
-    cause = string.match(redis.call('HGET', flow, '!' .. string.sub(names, start, at - 1)) or '', '^x%d+ (.*)$')
+  for _, parent in ipairs(parents_in(redis.call('HGET', flow, '@') or '')) do
+    cause = string.match(redis.call('HGET', flow, '!' .. parent) or '', '^x%d+ (.*)$')
     if cause then
       return cause
     end

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from headrace.core.job.constraints import Constraints
+from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import DONE
 from headrace.core.job.parcel import Child
 from headrace.store.contract import Store
@@ -16,7 +17,19 @@ from headrace.testing.conformance.jobs.settlement import DEAD
 FAR = "far-away"
 
 
-class FarFlowsConformance(Ground):
+class FarFlowGround(Ground):
+    async def send_to_and_fro(self, store: Store) -> tuple[JobId, JobId, JobId]:
+        """Three jobs, one after the other, the second in another queue."""
+        last = parcel("3", parents=[parcel("2")])
+        middle = parcel("2", parents=[parcel("1")], children=[Child(QUEUE, last.job_id)])
+        first = parcel("1", children=[Child(FAR, middle.job_id)])
+        await store.append(QUEUE, [last])
+        await store.append(FAR, [middle])
+        await store.append(QUEUE, [first])
+        return first.job_id, middle.job_id, last.job_id
+
+
+class FarFlowsConformance(FarFlowGround):
     async def test_an_end_arrives_in_another_queue(self, store: Store) -> None:
         there = parcel("there", parents=[parcel("here")])
         here = parcel("here", children=[Child(FAR, there.job_id)])
@@ -30,17 +43,12 @@ class FarFlowsConformance(Ground):
         assert await worker.flow_messages(QUEUE) == []
 
     async def test_a_bad_end_goes_to_and_fro(self, store: Store) -> None:
-        last = parcel("3", parents=[parcel("2")])
-        middle = parcel("2", parents=[parcel("1")], children=[Child(QUEUE, last.job_id)])
-        first = parcel("1", children=[Child(FAR, middle.job_id)])
-        await store.append(QUEUE, [last])
-        await store.append(FAR, [middle])
-        await store.append(QUEUE, [first])
+        _, middle, last = await self.send_to_and_fro(store)
         worker = self.worker(store, queues=[QUEUE, FAR])
         await self.settle(worker, await self.take(worker), DEAD)
         await self.upkeep(store, worker, [QUEUE, FAR])
-        assert (await self.snapshot(store, middle.job_id, FAR)).reason == "parent_failed"
-        assert (await self.snapshot(store, last.job_id)).reason == "parent_failed"
+        assert (await self.snapshot(store, middle, FAR)).reason == "parent_failed"
+        assert (await self.snapshot(store, last)).reason == "parent_failed"
 
     async def test_a_far_job_may_run_anyway(self, store: Store) -> None:
         there = parcel("there", parents=[parcel("here")])

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 from headrace.core.job.ids import JobId
-from headrace.core.job.parcel import Child
 from headrace.core.job.state import State
 from headrace.store.contract import Store, StoreConsumer
 from headrace.store.flow_values import Cause
 from headrace.store.values import Arrival, Counts, JobEnding
-from headrace.testing.conformance.flows.across_queues import FAR
+from headrace.testing.conformance.flows.across_queues import FAR, FarFlowGround
 from headrace.testing.conformance.flows.joins import inputs_of
 from headrace.testing.conformance.flows.resumption import cause_of
-from headrace.testing.conformance.ground import QUEUE, Ground, kept, parcel
+from headrace.testing.conformance.ground import QUEUE, kept, parcel
 from headrace.testing.conformance.jobs.settlement import DEAD
 
 
-class FarResumptionConformance(Ground):
-    async def to_and_fro(self, store: Store) -> tuple[StoreConsumer, list[JobId]]:
+class FarResumptionConformance(FarFlowGround):
+    async def fail_to_and_fro(
+        self, store: Store
+    ) -> tuple[StoreConsumer, tuple[JobId, JobId, JobId]]:
         """Three jobs, one after the other, the second in another queue; the first is dead."""
-        last = parcel("3", parents=[parcel("2")])
-        middle = parcel("2", parents=[parcel("1")], children=[Child(QUEUE, last.job_id)])
-        first = parcel("1", children=[Child(FAR, middle.job_id)])
-        await store.append(QUEUE, [last])
-        await store.append(FAR, [middle])
-        await store.append(QUEUE, [first])
+        jobs = await self.send_to_and_fro(store)
         worker = self.worker(store, queues=[QUEUE, FAR])
         await self.settle(worker, await self.take(worker), DEAD)
-        return worker, [first.job_id, middle.job_id, last.job_id]
+        return worker, jobs
 
     async def test_a_flow_across_queues_goes_on(self, store: Store) -> None:
-        worker, (first, middle, last) = await self.to_and_fro(store)
+        worker, (first, middle, last) = await self.fail_to_and_fro(store)
         await self.upkeep(store, worker, [QUEUE, FAR])
         assert await cause_of(store, last) == Cause(QUEUE, first)
         await store.replay(QUEUE, [first])
@@ -45,7 +41,7 @@ class FarResumptionConformance(Ground):
         assert await store.count(QUEUE) == Counts()
 
     async def test_those_in_other_queues_hear_of_a_purge(self, store: Store) -> None:
-        worker, (first, middle, last) = await self.to_and_fro(store)
+        worker, (first, middle, last) = await self.fail_to_and_fro(store)
         await self.upkeep(store, worker, [QUEUE, FAR])
         assert await store.purge(FAR, [middle]) == [True]
         await self.upkeep(store, worker, [QUEUE, FAR])
@@ -53,7 +49,7 @@ class FarResumptionConformance(Ground):
         assert await store.purge(QUEUE, [first, last]) == [True, True]
 
     async def test_a_replay_overtakes_the_failure(self, store: Store) -> None:
-        worker, (first, middle, last) = await self.to_and_fro(store)
+        worker, (first, middle, last) = await self.fail_to_and_fro(store)
         await store.replay(QUEUE, [first])
         await self.upkeep(store, worker, [QUEUE, FAR])
         for job_id in (first, middle, last):

@@ -3,19 +3,6 @@
 -- first, and '!' + parent: 'x', how often it had been replayed, and which job failed first; or 'r' and that number
 -- once it has been replayed. '-' if another was cancelled meanwhile. Parents that were added: see `add_parents`.
 
-local function parents_in(names)
-  local parents, at = {}, 1
-  while at <= #names do
-    local size, start = string.match(names, '^(%d+):()', at)
-    if not start then
-      break
-    end
-    at = start + tonumber(size)
-    parents[#parents + 1] = string.sub(names, start, at - 1)
-  end
-  return parents
-end
-
 local arrive
 do
   local function inputs_of(flow)
