@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from headrace import ConfigError, Headrace
+from headrace import ConfigError, Headrace, JobNotFound
 from headrace.cli import main
 from tests.faults.odd_values import OddRedis
 
@@ -40,6 +41,32 @@ async def test_a_queue_that_a_worker_reads_is_removed_only_by_force(app: Headrac
         with pytest.raises(ConfigError, match="reads queue 'mail': stop it first"):
             await app.admin.remove_queue("mail")
     assert await app.admin.remove_queue("mail")
+
+
+async def test_a_worker_goes_on_when_the_queue_that_it_reads_is_removed_by_force(
+    app: Headrace,
+) -> None:
+    begun, over = asyncio.Event(), asyncio.Event()
+
+    @app.task(queue="mail")
+    async def hold() -> None:
+        begun.set()
+        await over.wait()
+
+    @app.task(queue="mail")
+    async def double(number: int) -> int:
+        return 2 * number
+
+    async with app.worker():
+        held = await hold.enqueue()
+        await begun.wait()
+        assert await app.admin.remove_queue("mail", force=True)
+        over.set()
+        assert await (await double.enqueue(2)).result(60) == 4
+    with pytest.raises(JobNotFound):
+        await held.status()
+    assert await app.admin.remove_queue("mail")
+    assert "mail" not in await (await app.session()).store.queues()
 
 
 async def test_topics_are_not_removed_as_queues(app: Headrace) -> None:

@@ -169,8 +169,8 @@ class QueueAdmin(AdminContext):
     async def remove_queue(self, name: str, force: bool = False) -> bool:
         """Remove a queue that nothing is sent to any more; False if there is none of this name,
         which may be an invalid one. `ConfigError` if it holds jobs, dead ones included, or a
-        running worker reads it, unless `force`: then the jobs are lost, and the worker creates the
-        queue again. A queue that the app declares is still listed."""
+        running worker reads it, unless `force`: then the jobs are lost, also those that run, and
+        the worker creates the queue again. A queue that the app declares is still listed."""
         _check_removable(name)
         store = await self._store()
         for worker in [] if force else await read_workers(store):

@@ -206,7 +206,8 @@ class Store(TopicStore, Protocol):
         """Remove a queue with all that it holds. Returns 0 if it is gone, None if there is no such
         queue, or, without `force`, the number of jobs (dead ones included) that keep it from being
         removed. Takes any name that the store lists; one that is not UTF-8 is given with
-        backslashes, as the log shows it. A worker that reads the queue creates it again.
+        backslashes, as the log shows it. A worker that reads the queue creates it again;
+        it no longer holds what it took before.
 
         Jobs of other queues that wait for removed ones are cancelled, as if those had been; what
         waits for a removed dead job stays dead.

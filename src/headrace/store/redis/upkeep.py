@@ -171,7 +171,8 @@ class RedisUpkeep:
 
     async def _make_anew(self) -> None:
         log.warning(
-            "the streams or consumer groups of %s were deleted (FLUSHALL?); they are created again",
+            "the streams or consumer groups of %s were deleted (queue removed? FLUSHALL?); they "
+            "are created again",
             ", ".join(self._sources),
             extra={"queues": list(self._sources)},
         )

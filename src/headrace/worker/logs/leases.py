@@ -40,8 +40,8 @@ def report_lost(deliveries: Iterable[LeasedDelivery]) -> None:
             if not delivery.job_id:
                 delivery.identify()
         log.warning(
-            "lease lost: %s of queue %r went to another worker, and what happened here is "
-            "dropped: %s",
+            "lease lost: %s of queue %r went to another worker, or the queue was removed, and what "
+            "happened here is dropped: %s",
             *(_count(queue, some), queue, _names(some)),
             extra=_fields(queue, some),
         )

@@ -43,7 +43,7 @@ local function due_at(when, now)
   return due
 end
 
--- The ids in a list of parents, each of which follows its length and a colon.
+-- The ids in a list of parents. Each follows its length and a colon.
 local function parents_in(names)
   local parents, at = {}, 1
   while at <= #names do
@@ -211,10 +211,14 @@ local function entry_at(receipt)
   return entry_in(receipt)
 end
 
--- Whether a consumer still holds a delivery.
+-- Whether a consumer still holds a delivery; of a queue that was removed, nobody does.
 local function still_holds(group, consumer, receipt, count)
   local stream, id = entry_at(receipt)
-  local pending = redis.call('XPENDING', stream, group, id, id, 1)[1]
+  local found = redis.pcall('XPENDING', stream, group, id, id, 1)
+  if found.err and string.sub(found.err, 1, 7) ~= 'NOGROUP' then
+    error(found)
+  end
+  local pending = found[1]
   return pending and pending[2] == consumer and pending[4] == tonumber(count)
 end
 
@@ -229,9 +233,11 @@ local function epoch_now()
   return epoch
 end
 
--- Leases were taken: a worker that settles with an older epoch must first check what it still holds.
+-- Leases were taken: a worker that settles with an older epoch must first check what it still holds. The first one
+-- of a queue is no epoch of an earlier queue of its name, whose jobs may still run.
 local function next_epoch()
-  redis.call('SET', key.epoch, string.format('%d', epoch_now() + 1))
+  local epoch = tonumber(epoch_now())
+  redis.call('SET', key.epoch, string.format('%d', epoch == 0 and now_ms() or epoch + 1))
 end
 
 -- What a job has done once, by name; an unreadable value counts as not done.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headrace.core.job.constraints import Constraints, Limit
 from headrace.core.job.outcome import DONE, Dead
 from headrace.core.job.parcel import Child
 from headrace.core.job.state import State
 from headrace.store.contract import Settlement, Store
 from headrace.store.values import Counts
-from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, known, parcel
+from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, ids_of, kept, known, parcel
 
 EVERYTHING = Constraints(priority=3, lane="a", unique="u", limits=(Limit("slow", 5, 60_000),))
 
@@ -64,6 +66,22 @@ class RemovalConformance(Ground):
         await worker.close()
         assert await store.remove(QUEUE, force=True) == 0
         assert await self.left_behind(store) == []
+
+    @pytest.mark.parametrize("used_anew", [False, True])
+    async def test_a_job_that_ran_when_its_queue_was_removed_changes_nothing_more(
+        self, store: Store, *, used_anew: bool
+    ) -> None:
+        worker, in_lane = self.worker(store), Constraints(lane="a")
+        await store.append(QUEUE, [parcel(constraints=in_lane)])
+        running = await self.take(worker)
+        assert await store.remove(QUEUE, force=True) == 0
+        if used_anew:
+            await store.append(QUEUE, [parcel(constraints=in_lane) for _ in range(2)])
+            await self.take(worker)
+        assert await self.settle(worker, running, kept()) == running
+        assert await self.states(store, ids_of(running)) == [None]
+        expected = Counts(running=1, blocked=1) if used_anew else Counts()
+        assert await store.count(QUEUE) == expected
 
     async def test_those_that_wait_for_removed_jobs_end_with_them(self, store: Store) -> None:
         far = f"{QUEUE}-far"
