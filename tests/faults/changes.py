@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 
 import redis
 
-from headrace.core.job.constraints import Constraints, Limit
+from headrace.core.job import ids
+from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints, Limit, in_flow
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.history_rules import HistoryBounds
 from headrace.core.job.ids import JobId
@@ -17,7 +18,7 @@ from headrace.core.job.parcel import Child
 from headrace.core.job.state import State
 from headrace.errors import StoreError
 from headrace.store.contract import RunStart, Settlement, StoreConsumer
-from headrace.store.flow_values import Addition
+from headrace.store.flow_values import Addition, FlowPart
 from headrace.store.queue_values import QueueBound, Rescheduling
 from headrace.store.redis.script import Script
 from headrace.store.redis.store import RedisStore
@@ -454,6 +455,59 @@ class AddParents(Change):
         assert await self.count() == EMPTY
 
 
+class ConfirmParents(AddParents):
+    """Of a flow that is sent again under the same ids, and whose added job is not stored yet."""
+
+    script = "flows/confirm_parents"
+
+    async def prepare(self) -> None:
+        await super().prepare()
+        await self.plain.add_parents(QUEUE, self.additions)
+
+    async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
+        await self.store.confirm_parents(QUEUE, self.additions)
+
+    async def meanwhile(self) -> None:
+        await super().meanwhile()
+        await self.plain.append(QUEUE, [self.child])
+        await self.plain.add_parents(QUEUE, self.additions)
+
+    async def check(self) -> None:
+        arrival = Arrival(self.child.job_id, self.first.job_id, JobEnding(State.DONE))
+        await self.plain.arrive(QUEUE, [arrival])
+        # What is not confirmed does not count.
+        assert await self.run_all() == [self.child.job_id]
+
+
+class ExtendFlow(Change):
+    """Of a job whose queue is removed, and which is sent again under the same id."""
+
+    script = "flows/extend_flow"
+
+    async def prepare(self) -> None:
+        self.flow = ids.new_id()
+        self.parcel = parcel(constraints=in_flow(self.flow, NO_CONSTRAINTS))
+        await self._run()
+
+    async def _run(self) -> None:
+        await self.plain.append(QUEUE, [self.parcel])
+        await self.take(self.helper)
+
+    async def ask(self, idempotency: IdempotencyKey, *, repeat: bool) -> None:
+        assert await self.store.extend_flow(QUEUE, self.parcel.job_id, self.flow, "other") == []
+
+    async def meanwhile(self) -> None:
+        assert (await self._part()).queues == ("other",)
+        assert await self.plain.remove(QUEUE, force=True) == 0
+        await self._run()
+
+    async def _part(self) -> FlowPart:
+        return await self.plain.flow_part(QUEUE, self.flow)
+
+    async def check(self) -> None:
+        assert (await self._part()).queues == ()
+
+
 class Begin(Change):
     script = "begin"
     keeps = True
@@ -647,8 +701,8 @@ def snapshot(server: redis.Redis, namespace: str) -> dict[bytes, bytes | None]:
 
 CHANGES: tuple[type[Change], ...] = (
     Append, Enter, Crowd, Settle, Release, Move, Publish, Promote, Reclaim, Cancel, Reschedule,
-    Replay, Purge, Remove, Forget, Follow, Arrive, Resume, AddParents, Begin, RecordStart, KvSet,
-    Rewind, Pause, Tell, Join, Disband,
+    Replay, Purge, Remove, Forget, Follow, Arrive, Resume, AddParents, ConfirmParents, ExtendFlow,
+    Begin, RecordStart, KvSet, Rewind, Pause, Tell, Join, Disband,
 )  # fmt: skip
 
 

@@ -202,8 +202,8 @@ def extend_flow(
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[list[bytes]]:
     return link.run(
-        _extend_flow, [keys.children, keys.flow_counts, keys.sessions], [keys.queue, job_id, flow,
-        target], idempotency,
+        _extend_flow, [keys.children, keys.flow_jobs, keys.flow_counts, keys.sessions], [keys.queue,
+        job_id, flow, target], idempotency,
     )
 
 

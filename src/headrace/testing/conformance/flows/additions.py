@@ -146,3 +146,12 @@ class AdditionsConformance(FlowGround):
         assert await store.extend_flow(QUEUE, other, ids.new_id(), QUEUE) == []
         lone = Parcel(ids.new_id(), b"")
         assert await store.extend_flow(QUEUE, lone.job_id, ids.new_id(), QUEUE) == []
+
+    async def test_a_job_that_is_gone_names_no_more_queues(self, store: Store) -> None:
+        """It may still run: its queue was removed, or another worker has ended it."""
+        flow, first, _ = await self.begin_flow(store)
+        await self.take(self.worker(store))
+        await store.remove(QUEUE, force=True)
+        assert await store.extend_flow(QUEUE, first, flow, FAR) == []
+        assert (await store.flow_part(QUEUE, flow)).queues == ()
+        assert await self.left_behind(store) == []
