@@ -7,13 +7,15 @@ import html
 import json
 import re
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 
-from headrace import Headrace
+from headrace import Headrace, Retry
 from headrace.benchmark.asgi_client import counted
 from headrace.core.workers import SUPERVISORS, Scaled, SupervisorRecord, encode_record
 from tests.admin.burying import bury, envelope
+from tests.browser.shop import has_dead, until
 from tests.web.browsing import Person
 
 
@@ -187,7 +189,44 @@ async def test_every_list_is_there_as_json(app: Headrace, path: str) -> None:
 
 async def test_a_page_without_a_list_is_no_json(app: Headrace) -> None:
     async with Person(app) as person:
-        assert (await person.get("/?format=json")).status_code == 404
+        for path in ("/?format=json", "/?format=json&list=none", "/queues?format=json&list=x"):
+            assert (await person.get(path)).status_code == 404
+
+
+PARTS = {
+    "/": ("queues", "workers", "dead", "figures"),
+    "/queue?name=mail": ("tasks", "workers", "figures"),
+    "/task?queue=mail&name=send": ("figures",),
+    "/topic?name=orders": ("groups", "shards", "events"),
+    "/group?topic=orders&group=billing": ("keys", "dead", "figures"),
+}
+
+
+async def test_small_tables_are_there_as_json_too(app: Headrace) -> None:
+    orders = app.topic("orders", str, shards=2, key=lambda event: event)
+
+    @orders.subscribe(group="billing", ordered=True, on_failure="block", retry=Retry(1))
+    async def bill(event: str) -> None:
+        raise ValueError(event)
+
+    @app.task(queue="mail")
+    async def send(to: str) -> None: ...
+
+    await orders.publish("ann")
+    await send.enqueue("ann")
+    async with app.worker(), Person(app) as person:
+        await until(partial(app.admin.dead, "billing@orders"))
+        for path, parts in PARTS.items():
+            page = await person.page(path)
+            for part in parts:
+                sign = "&" if "?" in path else "?"
+                query = f"{sign}format=json&list={part}"
+                assert f'{query.replace("&", "&amp;")}"' in page, part
+                rows = json.loads((await person.get(path + query)).text)
+                assert rows, part
+                assert all(isinstance(row, dict) for row in rows)
+        found = await person.get("/group?topic=orders&group=billing&format=json&list=keys")
+        assert [row["key"] for row in json.loads(found.text)] == ["ann"]
 
 
 async def test_a_task_has_charts_of_its_own(app: Headrace) -> None:
@@ -227,3 +266,28 @@ async def test_a_schedule_shows_its_arguments_and_how_its_last_job_ended(app: He
         found = re.search(r'href="(/find[^"]*)"><span class="badge good">done', page)
         assert found
         assert "send" in await person.page(html.unescape(found[1]))
+
+
+async def test_a_schedule_shows_its_last_ten_runs(app: Headrace) -> None:
+    failing = True
+
+    @app.every(0.1, name="often")
+    @app.task(retry=Retry(1))
+    async def tidy() -> None:
+        nonlocal failing
+        failing = not failing
+        if failing:
+            raise ValueError("dust")
+
+    async with Person(app) as person:
+        async with app.worker():
+            await until(partial(has_dead, app, "default", 6))
+        page = await person.page("/schedules")
+        assert "9 runs before" in page
+        assert page.count('href="/find?id=often') == 10
+        assert page.count(">done<") + page.count(">waiting<") + page.count(">dead<") == 10
+        assert ">done<" in page
+        assert ">dead<" in page
+        (row,) = json.loads((await person.get("/schedules?format=json")).text)
+        assert len(row["runs"]) == 10
+        assert row["runs"][0]["tick"] > row["runs"][-1]["tick"]

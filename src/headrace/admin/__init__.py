@@ -10,7 +10,7 @@ from headrace.admin.jobs.events import JobEvent
 from headrace.admin.jobs.flow_survey import FlowInfo, FlowJobInfo
 from headrace.admin.jobs.summary import JobCause, JobDetail, JobPage, JobSummary
 from headrace.admin.queues import QueueInfo, QueuePage
-from headrace.admin.schedules import ScheduleRun
+from headrace.admin.schedules import ScheduleRun, TickRun
 from headrace.admin.stats import MinuteStats
 from headrace.admin.topics.event_info import EventInfo
 from headrace.admin.topics.topic_info import (
@@ -49,6 +49,7 @@ __all__ = [
     "ShardInfo",
     "StoppedKeyInfo",
     "StoreInfo",
+    "TickRun",
     "TopicInfo",
     "WorkerInfo",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.admin.context import AdminContext
 from headrace.admin.recorded import recorded
+from headrace.core.clock import to_datetime
 from headrace.core.job import ids
 from headrace.core.job.envelope import FORMAT, Envelope
 from headrace.core.job.state import State
 from headrace.core.schedule.schedule import Record, tick_id
 from headrace.errors import HeadraceError
+from headrace.store.contract import JobSnapshot
 
 if TYPE_CHECKING:
     from headrace.client.job import Job
@@ -25,16 +27,26 @@ _QUEUES_ASKED = 5
 
 
 @dataclass(frozen=True, slots=True)
+class TickRun:
+    """The job of a tick."""
+
+    tick: datetime
+    id: str
+    state: State | None = None
+    """None if nothing is kept of it."""
+    reason: str | None = None
+    """Why it is dead."""
+
+
+@dataclass(frozen=True, slots=True)
 class ScheduleRun:
-    """What a schedule sends, and how its last job is."""
+    """What a schedule sends, and how the jobs of its latest ticks are."""
 
     queue: str
     arguments: Any
     """As plain values, for showing."""
-    job: str | None
-    """The id of the job of its last tick."""
-    state: State | None = None
-    """The state of that job; None if nothing is kept of it."""
+    runs: tuple[TickRun, ...]
+    """The jobs of up to ten ticks, the latest first."""
 
 
 class ScheduleAdmin(AdminContext):
@@ -51,27 +63,37 @@ class ScheduleAdmin(AdminContext):
         return await self._app.schedules.ticks(name, count)
 
     async def schedule_runs(self, names: Collection[str]) -> dict[str, ScheduleRun]:
-        """What these schedules send, and the last job of each. One call to the store, and one for
-        each of the first five queues."""
+        """What these schedules send, and the jobs of the latest ticks of each. One call to the
+        store, and one for each of the first five queues."""
         records = await self._app.schedules.records()
         found: dict[str, ScheduleRun] = {}
         for name in names:
             with suppress(HeadraceError, KeyError):
                 found[name] = self._run(name, records[name])
-        store, queues = await self._store(), dict.fromkeys(run.queue for run in found.values())
-        for queue in list(queues)[:_QUEUES_ASKED]:
-            last = {n: run.job for n, run in found.items() if run.queue == queue and run.job}
-            seen = await store.get(queue, [ids.to_id(id) for id in last.values()]) if last else []
-            for name, snapshot in zip(last, seen, strict=True):
-                state = None if snapshot is None else snapshot.state
-                found[name] = replace(found[name], state=state)
+        for queue in list(dict.fromkeys(run.queue for run in found.values()))[:_QUEUES_ASKED]:
+            mine = {name: run for name, run in found.items() if run.queue == queue}
+            seen = await self._jobs_in(queue, [tick for run in mine.values() for tick in run.runs])
+            for name, run in mine.items():
+                found[name] = replace(run, runs=tuple(seen[tick.id] for tick in run.runs))
         return found
+
+    async def _jobs_in(self, queue: str, runs: Sequence[TickRun]) -> dict[str, TickRun]:
+        """The runs with the states of their jobs, by id."""
+        store = await self._store()
+        seen = await store.get(queue, [ids.to_id(run.id) for run in runs]) if runs else []
+        return {
+            run.id: run if job is None else replace(run, state=job.state, reason=_why_dead(job))
+            for run, job in zip(runs, seen, strict=True)
+        }
 
     def _run(self, name: str, record: Record) -> ScheduleRun:
         given = record.definition
         envelope = Envelope(FORMAT, b"", given.task, given.payload, given.overrides)
-        last = None if record.last_ms is None else ids.to_text(tick_id(name, record.last_ms))
-        return ScheduleRun(given.queue, self._redaction.arguments(envelope), last)
+        runs = tuple(
+            TickRun(to_datetime(tick_ms), ids.to_text(tick_id(name, tick_ms)))
+            for tick_ms in reversed(record.recent)
+        )
+        return ScheduleRun(given.queue, self._redaction.arguments(envelope), runs)
 
     @recorded
     async def run_schedule(self, name: str) -> Job[Any]:
@@ -108,6 +130,10 @@ class ScheduleAdmin(AdminContext):
 
     async def _named(self, name: str) -> list[Schedule]:
         return [each for each in await self._app.schedules.list() if each.name == name]
+
+
+def _why_dead(job: JobSnapshot) -> str | None:
+    return (job.reason or None) if job.state is State.DEAD else None
 
 
 def _words(schedule: Schedule) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.errors import (
     ConfigError,
@@ -57,6 +57,9 @@ _MOST_FLASH = 700
 _FLASH_SECONDS = 60
 
 
+Rows: TypeAlias = Sequence[Any] | Callable[[], Sequence[Any]]
+
+
 @dataclass(frozen=True, slots=True)
 class HtmlPage:
     """A template that extends `base.html`, and its context. While the page is open, its block
@@ -68,7 +71,16 @@ class HtmlPage:
     live: float | None = 2.0
     status: int = 200
     rows: Sequence[Any] | None = None
-    """What the page lists, for `?format=json`; None if it lists nothing."""
+    """What the page lists, for `?format=json`; None if it has no list of its own."""
+    lists: Mapping[str, Rows] = field(default_factory=dict)
+    """Its further lists, for `?format=json&list=` and their name."""
+
+    def listed(self, name: str | None) -> Sequence[Any] | None:
+        """The rows of the list of this name, or of its own; None if there is none."""
+        if name is None:
+            return self.rows
+        rows = self.lists.get(name)
+        return rows() if callable(rows) else rows
 
 
 def interval(calls: float, least: float) -> float:

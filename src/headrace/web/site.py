@@ -163,12 +163,14 @@ class Site:
         page = await VIEWS[visit.path](visit)
         if visit.query.get("format") != "json":
             return page
-        if page.rows is None:
-            raise PageError(404, "This page has no list that could be JSON.")
-        name = visit.path.strip("/") or "overview"
+        which = visit.query.get("list") or None
+        rows = page.listed(which)
+        if rows is None:
+            raise PageError(404, "This page has no such list.")
+        name = "-".join(filter(None, (visit.path.strip("/") or "overview", which)))
         headers = {"Content-Disposition": f'attachment; filename="{name}.json"'}
         # In a thread: arguments may have megabytes.
-        text = await asyncio.to_thread(as_json_list, page.rows)
+        text = await asyncio.to_thread(as_json_list, rows)
         return Response(text, media_type="application/json", headers=headers)
 
     async def _file(self, request: Request) -> Response:

@@ -17,6 +17,7 @@ from headrace.core.schedule.definition import Definition, Times, define
 from headrace.core.schedule.schedule import (
     LATE_MS,
     MOST_MISSED,
+    MOST_RECENT,
     Record,
     arm,
     decode_record,
@@ -100,6 +101,13 @@ def test_missed_ticks_that_are_made_up_for_are_bounded() -> None:
     assert (len(reserved.reserved), left_out) == (MOST_MISSED, True)
     assert reserved.reserved[-1] == NOON + 5_000_000
     assert reserved.next_ms() == NOON + 5_001_000
+
+
+def test_the_latest_ticks_are_kept_and_no_more() -> None:
+    record, ticks = fired(armed(), NOON + HOUR)
+    assert record.recent == tuple(ticks) == (NOON + HOUR,)
+    reserved, _ = armed(every=1, missed="all").reserve(NOON + 5_000_000)
+    assert reserved.recent == reserved.reserved[-MOST_RECENT:]
 
 
 def test_reserved_ticks_come_before_any_others() -> None:

@@ -23,6 +23,8 @@ PROMPT_MS = 1_000
 """A tick is missed if it is later than this and the next one is due already,"""
 LATE_MS = 60_000
 """or if it is later than this."""
+MOST_RECENT = 10
+"""How many of its latest ticks a record keeps."""
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -40,6 +42,8 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     """Ticks whose jobs may not be in the store yet."""
     paused: bool = False
     problem: str = ""
+    recent: tuple[int, ...] = ()
+    """The latest ticks that were fired, the last of them last."""
 
     @property
     def definition(self) -> Definition:
@@ -91,6 +95,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
             fired=self.fired + len(ticks),
             last_ms=ticks[-1] if ticks else self.last_ms,
             reserved=tuple(ticks),
+            recent=(*self.recent, *ticks)[-MOST_RECENT:],
         )
         return changed, left_out
 

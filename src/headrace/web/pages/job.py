@@ -57,9 +57,9 @@ async def job(visit: Visit) -> HtmlPage:
         "tail": tail,
         "editable": detail.task in visit.app.tasks and detail.reason != Reason.PARENT_FAILED,
     }
-    return HtmlPage(
-        "job.html", title_of(detail.task, detail.state), context, _interval(visit, detail, flow)
-    )
+    title, every = title_of(detail.task, detail.state), _interval(visit, detail, flow)
+    lists = {"attempts": detail.attempts, "flow": flow.jobs if flow is not None else ()}
+    return HtmlPage("job.html", title, context, every, lists=lists)
 
 
 def _interval(visit: Visit, detail: JobDetail, flow: FlowInfo | None) -> float:

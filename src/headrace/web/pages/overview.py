@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.core.queue_names import group_source
-from headrace.web.page import HtmlPage, PageError
-from headrace.web.rendering.charts import SPAN_LABELS, SPANS, charts_of
+from headrace.web.page import HtmlPage, PageError, Rows
+from headrace.web.rendering.charts import SPAN_LABELS, SPANS, charts_of, figures_of
 from headrace.web.visit import Visit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from headrace.admin import GroupCounts, QueueInfo, QueuePage, WorkerInfo
@@ -49,7 +50,13 @@ async def overview(visit: Visit) -> HtmlPage:
         # The latest dead jobs are in the queues in which one died last.
         "failures": await visit.admin.latest_dead(_died_last(held, _FAILURES), limit=_FAILURES),
     }
-    return HtmlPage("overview.html", "Overview", context, live=4.0)
+    return HtmlPage("overview.html", "Overview", context, live=4.0, lists=_lists(context, stopped))
+
+
+def _lists(context: Mapping[str, Any], stopped: Rows) -> dict[str, Rows]:
+    shown = {"queues": "rows", "workers": "workers", "dead": "failures"}
+    lists = {name: context[field] for name, field in shown.items()}
+    return {**lists, "stopped": stopped, **figures_in(context)}
 
 
 async def charted(
@@ -67,6 +74,11 @@ async def charted(
         "spans": SPAN_LABELS,
         "span_label": dict(SPAN_LABELS)[span],
     }
+
+
+def figures_in(context: Mapping[str, Any]) -> dict[str, Rows]:
+    """The list of what the charts of a page show."""
+    return {"figures": partial(figures_of, context["charts"])}
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from headrace.core.queue_names import group_source
 from headrace.web.actions.form_actions import form_action
 from headrace.web.page import HtmlPage
-from headrace.web.pages.overview import charted
+from headrace.web.pages.overview import charted, figures_in
 from headrace.web.stats_cache import Minutes, StatsSum
 from headrace.web.visit import Visit
 
@@ -52,7 +53,8 @@ async def queue(visit: Visit) -> HtmlPage:
         and name not in visit.app.queues,
     }
     title = f"{'Group' if source else 'Queue'} {name[:100]}"
-    return HtmlPage("queue.html", title, context, live=3.0)
+    lists = {"tasks": [_counts(each) for each in tasks], "workers": workers, **figures_in(context)}
+    return HtmlPage("queue.html", title, context, live=3.0, lists=lists)
 
 
 async def task(visit: Visit) -> HtmlPage:
@@ -67,7 +69,8 @@ async def task(visit: Visit) -> HtmlPage:
         "sum": minutes.tasks.get(name, StatsSum()),
         "paused": name in info.paused_tasks,
     }
-    return HtmlPage("task.html", f"Task {name[:100]}", context, live=3.0)
+    lists = figures_in(context)
+    return HtmlPage("task.html", f"Task {name[:100]}", context, live=3.0, lists=lists)
 
 
 def _reads(queues: dict[str, int], name: str) -> bool:
@@ -90,6 +93,14 @@ def _tasks(
         }
         for name in names
     ]
+
+
+def _counts(task: Mapping[str, Any]) -> dict[str, Any]:
+    """What a row says of a task, with all its counts by name."""
+    total: StatsSum = task["sum"]
+    times = {f"run_{each}": total.ran(each) for each in (50, 95)}
+    rest = {"paused": task["paused"], "counts": dict(total.counts)}
+    return {"name": task["name"], **rest, **times, "wait_95": total.waited(95)}
 
 
 @form_action("pause", "Pause")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from headrace.admin.app import named
 from headrace.web.actions.form_actions import form_action
@@ -13,7 +15,7 @@ from headrace.web.rendering.values import format_line
 from headrace.web.visit import Visit
 
 if TYPE_CHECKING:
-    from headrace.admin import ScheduleRun
+    from headrace.admin import ScheduleRun, TickRun
     from headrace.client.schedule import Schedule
 
 _IN_A_PAGE = 100
@@ -28,7 +30,7 @@ class ScheduleRow:
     schedule: Schedule
     when: str
     ticks: list[datetime]
-    run: ScheduleRun | None
+    runs: tuple[TickRun, ...]
     arguments: str
 
 
@@ -43,13 +45,16 @@ async def schedules(visit: Visit) -> HtmlPage:
     rows = shown[:_IN_A_PAGE]
     ticks = await _next_ticks(visit, rows)
     runs = await visit.admin.schedule_runs([each.name for each in rows])
+    listed = [_row(visit, each, ticks.get(each.name, []), runs.get(each.name)) for each in rows]
     context = {
-        "rows": [_row(visit, each, ticks.get(each.name, []), runs.get(each.name)) for each in rows],
+        "rows": listed,
         "total": len(wanted),
         "cursor": rows[-1].name if len(shown) > _IN_A_PAGE else "",
         "search": search,
     }
-    return HtmlPage("schedules.html", "Schedules", context, live=3.0, rows=rows)
+    return HtmlPage(
+        "schedules.html", "Schedules", context, live=3.0, rows=list(map(_exported, listed))
+    )
 
 
 def _row(
@@ -57,7 +62,12 @@ def _row(
 ) -> ScheduleRow:
     given = None if run is None else named(visit.app, schedule.task, run.arguments)
     arguments = format_line(given) if given else ""
-    return ScheduleRow(schedule, _when(schedule), ticks, run, arguments)
+    return ScheduleRow(schedule, _when(schedule), ticks, run.runs if run else (), arguments)
+
+
+def _exported(row: ScheduleRow) -> dict[str, Any]:
+    schedule = msgspec.structs.asdict(row.schedule)
+    return {**schedule, "arguments": row.arguments, "next_ticks": row.ticks, "runs": row.runs}
 
 
 async def _next_ticks(visit: Visit, rows: list[Schedule]) -> dict[str, list[datetime]]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.core.queue_names import group_queue
 from headrace.errors import GroupNotFound
 from headrace.web.actions.form_actions import form_action
 from headrace.web.filters import moment_of
 from headrace.web.page import HtmlPage, PageError, interval
-from headrace.web.pages.overview import charted
+from headrace.web.pages.overview import charted, figures_in
 from headrace.web.rendering.values import format_line
 from headrace.web.visit import Visit
 
@@ -45,9 +45,13 @@ async def topic(visit: Visit) -> HtmlPage:
     info = await visit.admin.topic(visit.asked("name"))
     events = [(each, _data(each)) for each in await _latest(visit, info.name)]
     context = {"topic": info, "events": events}
-    return HtmlPage(
-        "topic.html", f"Topic {info.name}", context, live=_interval([info], 2 * len(_BACK) + 1)
-    )
+    every = _interval([info], 2 * len(_BACK) + 1)
+    lists = {
+        "groups": info.groups,
+        "shards": info.shards,
+        "events": [event for event, _ in events],
+    }
+    return HtmlPage("topic.html", f"Topic {info.name}", context, live=every, lists=lists)
 
 
 async def group(visit: Visit) -> HtmlPage:
@@ -59,7 +63,7 @@ async def group(visit: Visit) -> HtmlPage:
     if found is None:
         raise GroupNotFound(queue)
     _, charts = await charted(visit, queue)
-    context = {
+    context: dict[str, Any] = {
         **charts,
         "topic": info,
         "group": found,
@@ -68,9 +72,11 @@ async def group(visit: Visit) -> HtmlPage:
         "most_keys": _KEYS,
         "dead": await _dead(visit, found, queue),
     }
-    return HtmlPage(
-        "group.html", f"Group {name} of {info.name}", context, live=_interval([info], 5)
-    )
+    every = _interval([info], 5)
+    dead = [job for job, _ in context["dead"]]
+    lists = {"keys": context["keys"], "dead": dead, **figures_in(context)}
+    title = f"Group {name} of {info.name}"
+    return HtmlPage("group.html", title, context, live=every, lists=lists)
 
 
 def _interval(found: Sequence[TopicInfo], reads: int = 0) -> float:

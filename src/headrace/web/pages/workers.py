@@ -14,6 +14,7 @@ _RUNS_SHOWN = 10
 async def workers(visit: Visit) -> HtmlPage:
     """Two calls to the store."""
     found = await visit.admin.workers()
+    supervisors = await visit.admin.supervisors()
     context = {
         "workers": found[:_SHOWN],
         "total": len(found),
@@ -21,10 +22,11 @@ async def workers(visit: Visit) -> HtmlPage:
         "slots": sum(worker.concurrency for worker in found),
         "hosts": len({worker.host for worker in found}),
         "versions": sorted({worker.version for worker in found}),
-        "supervisors": await visit.admin.supervisors(),
+        "supervisors": supervisors,
         "runs_shown": _RUNS_SHOWN,
     }
-    return HtmlPage("workers.html", "Workers", context, live=1.5, rows=found)
+    lists = {"supervisors": supervisors}
+    return HtmlPage("workers.html", "Workers", context, live=1.5, rows=found, lists=lists)
 
 
 @form_action("stop_worker", "Stop", confirm=lambda visit: f"Stop worker {visit.asked('name')}?")

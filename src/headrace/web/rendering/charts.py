@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
+from typing import Any
 
 from markupsafe import Markup, escape
 
@@ -93,6 +94,14 @@ def _chart(title: str, points: tuple[int, ...], series: tuple[Series, ...], *, b
     )
     figures = (say(most), say(most / 2), Markup(svg), say)
     return Chart(title, description, series, times, moments, *figures)
+
+
+def figures_of(charts: Sequence[Chart]) -> list[dict[str, Any]]:
+    """What charts of one time show, for each of their points."""
+    return [
+        {"from": moment} | {f"{c.title}, {s.label}": s.values[at] for c in charts for s in c.series}
+        for at, moment in enumerate(charts[0].moments)
+    ]
 
 
 def _rounded(value: float, *, bars: bool) -> float:
