@@ -20,7 +20,7 @@ from headrace import (
     Reject,
     RetryLater,
 )
-from headrace.client.topic.delivery import DeliveryDropped, ManualSettlement
+from headrace.client.topic.manual_settlement import DeliveryDropped, ManualSettlement
 from headrace.core.job.envelope import decode_envelope
 
 
@@ -40,10 +40,11 @@ async def worker(manual: ManualSettlement, error: Exception | None = None) -> An
 async def test_a_delivery_says_what_is_known_of_its_event() -> None:
     made = delivery()
     assert (made.topic, made.group, made.key, made.source) == ("notes", "audit", "k", "shop")
-    assert (made.attempt, made.fence, made.redelivered) == (2, 3, False)
+    assert (made.attempt, made.fence, made.redeliveries, made.redelivered) == (2, 3, 2, True)
+    assert (made.shard, made.deaths, await made.place()) == (0, 0, None)
     assert (made.type, dict(made.headers), made.correlation_id) == ("str", {}, None)
     assert made.id == made.event.id
-    assert made.time == made.event.time
+    assert made.time == made.event.time == made.occurred_at
     assert made.event.data == "x"
 
 

@@ -80,6 +80,13 @@ def check_count(what: str, value: object, *, least: int = 1) -> int:
     return value
 
 
+def check_flag(what: str, value: object) -> bool:
+    """`value` if it is True or False."""
+    if not isinstance(value, bool):
+        raise ConfigError(f"{what} must be True or False, not {value!r}")
+    return value
+
+
 MAX_LABEL_BYTES = 256
 MAX_TAGS = 32
 

@@ -16,6 +16,7 @@ from headrace.errors import ConfigError
 Duration = float | timedelta
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 class Clock(Protocol):
@@ -55,6 +56,19 @@ def epoch_ms(what: str, moment: object) -> int:
 def epoch_ms_before(what: str, moment: object) -> int:
     """As `epoch_ms`, rounded down: what happened in the same millisecond is not before it."""
     return (_aware(what, moment) - _EPOCH) // _MILLISECOND
+
+
+def epoch_us(what: str, moment: object) -> int:
+    """An aware datetime as microseconds since 1970: as exactly as it was given."""
+    return (_aware(what, moment) - _EPOCH) // _MICROSECOND
+
+
+def from_epoch_us(us: int) -> datetime | None:
+    """The moment this many microseconds after 1970; None if Python has no word for it."""
+    try:
+        return _EPOCH + timedelta(microseconds=us)
+    except OverflowError:
+        return None
 
 
 def _aware(what: str, moment: object) -> datetime:

@@ -58,6 +58,12 @@ def group_source(queue: str) -> GroupSource | None:
     return GroupSource(group, topic, int(shard) if shard.isdigit() else 0)
 
 
+def shard_in(queue: str) -> int:
+    """The shard in the name of a group's queue or a log."""
+    _, _, shard = queue.rpartition(_AT)[2].partition(_SHARD)
+    return int(shard) if shard.isdigit() else 0
+
+
 def shard_of(key: str, shards: int) -> int:
     """The shard that all events of a key go to: the CRC-32 of its UTF-8 bytes, modulo the number of
     shards, on every machine and in every version."""

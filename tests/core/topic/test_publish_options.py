@@ -65,6 +65,8 @@ def test_durations_are_rounded_up_and_moments_are_by_the_epoch() -> None:
         ({"delay": -1}, "delay"),
         ({"at": datetime(2030, 1, 1)}, "time zone"),
         ({"expires": datetime(2030, 1, 1)}, "time zone"),
+        ({"occurred_at": datetime(2030, 1, 1)}, "occurred_at.*time zone"),
+        ({"occurred_at": 5}, "occurred_at.*time zone"),
         ({"id": ""}, "id"),
         ({"id": 5}, "id"),
         ({"key": ""}, "key"),

@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace.admin.bodies import arguments_of, sent_at
 from headrace.admin.redaction import Redaction
+from headrace.core.clock import from_epoch_us
 from headrace.core.job import ids
 from headrace.core.job.envelope import Envelope
 from headrace.core.job.ids import JobId
@@ -27,6 +28,8 @@ class EventInfo:
     source: str | None
     time: datetime | None
     """When it was published, by the publisher's clock."""
+    occurred_at: datetime | None
+    """When it happened, as its publisher said; else when it was published."""
     correlation_id: str | None
     headers: dict[str, str]
     content_type: str
@@ -49,13 +52,15 @@ class EventInfo:
         overrides = envelope.overrides
         masks = NOTHING_HIDDEN if redaction is None else redaction.masks(envelope)
         shown = arguments_of if redaction is None else redaction.arguments
+        published, occurred_us = sent_at(job_id, envelope), overrides.occurred_us
         return cls(
             id=ids.to_text(job_id),
             topic=envelope.task.removeprefix("@"),
             key=masks.name(overrides.key) or None,
             type=masks.text(overrides.kind) or kind,
             source=masks.text(overrides.source) or None,
-            time=sent_at(job_id, envelope),
+            time=published,
+            occurred_at=published if occurred_us is None else from_epoch_us(occurred_us),
             correlation_id=masks.text(overrides.correlation) or None,
             headers=masks.mapping(overrides.headers),
             content_type=overrides.content or "application/vnd.msgpack",

@@ -127,6 +127,7 @@ def event_facts(event: EventInfo) -> list[tuple[str, str | None]]:
         ("type", event.type),
         ("source", event.source),
         ("time", _time(event.time)),
+        ("occurred", _time(event.occurred_at) if event.occurred_at != event.time else None),
         ("correlates", event.correlation_id),
         ("content", f"{event.content_type}, version {event.version}"),
     ]

@@ -45,7 +45,13 @@ def asyncapi(app: str | None, app_option: str | None, title: str | None, version
 def channels(app: Headrace) -> list[ChannelInfo]:
     """The app's topics, in the order in which they are declared."""
     return [
-        ChannelInfo(topic.options, topic.schema, topic.make_key is not None, _groups(topic))
+        ChannelInfo(
+            topic.options,
+            topic.schema,
+            topic.make_key is not None,
+            _groups(topic),
+            topic.require_key,
+        )
         for topic in app.topics.values()
     ]
 

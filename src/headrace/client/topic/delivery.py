@@ -4,84 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from concurrent.futures import Future
-from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
+from headrace.client.topic.manual_settlement import Decision, ManualSettlement
+from headrace.core.job.ids import JobId, to_id
 from headrace.core.topic.event import Event
 from headrace.errors import ConfigError, Defer, DeliveryUsed, HeadraceError, Reject, RetryLater
 
-Decision = RetryLater | Reject | Defer | None
-"""The control exception that settles a delivery; None for ack."""
 
+class PlaceFinder(Protocol):
+    """Finds events in the logs of a topic."""
 
-class DeliveryDropped(Exception):
-    """The delivery was garbage-collected, or closed, before anyone decided on it."""
+    async def place_of(self, job_id: JobId, shard: int) -> str | None: ...
 
-
-class ManualSettlement:
-    """The worker's end of a delivery that is settled by hand. The worker awaits `decided`, writes
-    the outcome, and calls `written`. It must not keep the delivery itself alive, nor a context that
-    holds it: a delivery that is garbage-collected unused counts as dropped.
-
-    May be decided in any thread; awaited in the loop in which it was made."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._decision: asyncio.Future[Decision] = self._loop.create_future()
-        self._answer: Future[None] = Future()
-        # Popping the one item of a list is atomic: of two threads that decide at the same time,
-        # only one can.
-        self.undecided: list[bool] = [True]
-        self.reason: HeadraceError | None = None
-        self.trouble: BaseException | None = None
-        """Why the decision is not written."""
-
-    def close(self, reason: HeadraceError | None = None) -> None:
-        """End it without a decision: the run ended in another way. Deciding, now or later, raises
-        the first `reason` given, or `DeliveryUsed`. In the loop only."""
-        self.undecided.clear()
-        self._set(None, DeliveryDropped())
-        if reason is not None:
-            self.reason = self.reason or reason
-            self.written(self.reason)
-
-    async def decided(self) -> Decision:
-        """The decision; `DeliveryDropped` if there will be none. May be awaited again after it was
-        cancelled."""
-        return await asyncio.shield(self._decision)
-
-    def written(self, error: BaseException | None = None) -> None:
-        """Report to the caller that decided: the store has the outcome or, with `error`, not."""
-        if self._answer.done():
-            return
-        self.trouble = error
-        if error is None:
-            self._answer.set_result(None)
-        else:
-            self._answer.set_exception(error)
-
-    def decide(self, decision: Decision) -> Future[None]:
-        """A future that is done when the outcome is written."""
-        self._loop.call_soon_threadsafe(self._set, decision, None)
-        return self._answer
-
-    def drop(self) -> None:
-        """Nobody can decide any more."""
-        # The loop may have ended before the garbage was collected.
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._set, None, DeliveryDropped())
-
-    def _set(self, decision: Decision, dropped: DeliveryDropped | None) -> None:
-        if self._decision.done():
-            return
-        if dropped is None:
-            self._decision.set_result(decision)
-        else:
-            self._decision.set_exception(dropped)
-            # Nobody may be waiting: mark the exception as seen.
-            self._decision.exception()
+    def place_of_sync(self, job_id: JobId, shard: int) -> str | None: ...
 
 
 class Delivery:
@@ -100,11 +37,14 @@ class Delivery:
         *,
         attempt: int = 1,
         fence: int = 1,
-        redelivered: bool = False,
+        deaths: int = 0,
+        shard: int = 0,
         ack: str = "manual",
         manual: ManualSettlement | None = None,
+        places: PlaceFinder | None = None,
     ) -> None:
         self._manual = manual
+        self._places = places
         self._undecided = [True] if manual is None else manual.undecided
         self._ack = ack
         self.event = event
@@ -114,8 +54,10 @@ class Delivery:
         """Attempt number of this event in this group, starting at 1."""
         self.fence = fence
         """Grows whenever the event is taken from a worker that may still be at it."""
-        self.redelivered = redelivered
-        """Whether the event was delivered to this group before."""
+        self.deaths = deaths
+        """How often the event has been dead in this group, and was replayed."""
+        self.shard = shard
+        """The shard of the topic that holds the event, from 0."""
 
     async def ack(self) -> None:
         """The event is done."""
@@ -190,6 +132,32 @@ class Delivery:
         if self._manual is not None and self._undecided and self._ack == "manual":
             self._manual.drop()
 
+    # Where it comes from
+
+    @property
+    def redeliveries(self) -> int:
+        """How often the event was delivered to this group before, since it was last replayed."""
+        return self.fence - 1
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether the event was delivered to this group before."""
+        return self.fence > 1
+
+    async def place(self) -> str | None:
+        """Its place in the log of its shard, as the store writes it; None if the log no longer
+        holds the event. Asks the store."""
+        if self._places is None:
+            return None
+        return await self._places.place_of(to_id(self.id), self.shard)
+
+    def place_sync(self) -> str | None:
+        """`place` for functions that are not async."""
+        _check_no_loop()
+        if self._places is None:
+            return None
+        return self._places.place_of_sync(to_id(self.id), self.shard)
+
     # What the event says of itself
 
     @property
@@ -217,6 +185,11 @@ class Delivery:
     def time(self) -> datetime | None:
         """When it was published."""
         return self.event.time
+
+    @property
+    def occurred_at(self) -> datetime | None:
+        """When it happened, as its publisher said; else when it was published."""
+        return self.event.occurred_at
 
     @property
     def headers(self) -> Mapping[str, str]:

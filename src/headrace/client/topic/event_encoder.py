@@ -23,6 +23,11 @@ from headrace.core.topic.kinds import named
 from headrace.core.topic.publish_options import EnvelopeTemplate, PublishOptions, publish_options
 from headrace.errors import ConfigError, EventError, PayloadTooLarge
 
+NO_KEY = (
+    "the event has no key, and the topic requires one (require_key=True): give publish(key=…), or "
+    "the topic a key= that returns a text for every event"
+)
+
 
 def prepare(topic: TopicDefinition[Any], event: Any, options: Mapping[str, Any]) -> PreparedEvent:
     """All of a publish but the sending; times are by this machine's clock."""
@@ -43,6 +48,7 @@ class EventEncoder:
         self._encode = topic.schema.encode
         self._most = topic.max_payload
         self._make_key = topic.make_key
+        self._require_key = topic.require_key
         self._options = options
         self._delay_ms, self._at_ms = options.delay_ms, options.at_ms
         self._key = options.key
@@ -62,6 +68,8 @@ class EventEncoder:
         key = self._key
         if not key and self._make_key is not None:
             key = self._key_of(event)
+        if not key and self._require_key:
+            raise EventError(self._topic, NO_KEY)
         id = self._options.id or next(self._ids)
         template = self._template_of(type(event)) if self._by_class else self._template
         envelope = template.envelope(id, payload, key)
@@ -136,6 +144,7 @@ def _overrides(
         kind=given.kind,
         source=given.source or topic.options.source or "",
         correlation=correlation,
+        occurred_us=given.occurred_us,
         content=topic.schema.content,
         version=topic.schema.version,
     )

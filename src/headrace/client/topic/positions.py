@@ -8,6 +8,7 @@ from datetime import datetime
 
 from headrace.core.clock import epoch_ms_before
 from headrace.core.job import ids
+from headrace.core.job.ids import JobId
 from headrace.core.topic.topic import Place
 from headrace.errors import EventNotFound
 from headrace.store.contract import Store
@@ -50,13 +51,20 @@ async def _find(
 ) -> tuple[int, int] | None:
     """The log that holds an event, and when it was added."""
     for shard, log in enumerate(logs):
-        try:
-            cursor = await store.position(log, position)
-        except EventNotFound:
-            continue
-        for logged in await store.read(log, cursor, 1):
+        logged = await find_event(store, log, position.event)
+        if logged is not None:
             return shard, logged.at_ms
     return None
+
+
+async def find_event(store: TopicStore, log: str, event: JobId) -> LoggedEvent | None:
+    """An event as it stands in a log; None if it is not there."""
+    try:
+        cursor = await store.position(log, Position("event", event=event))
+    except EventNotFound:
+        return None
+    found = await store.read(log, cursor, 1)
+    return found[0] if found and found[0].job_id == event else None
 
 
 async def read_logs(

@@ -9,15 +9,18 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 from headrace.client.context import Context, current
 from headrace.client.task import Task
 from headrace.client.topic.dead_event import DeadHandler
-from headrace.client.topic.delivery import Delivery, ManualSettlement
+from headrace.client.topic.delivery import Delivery
 from headrace.client.topic.event_encoder import prepare
+from headrace.client.topic.manual_settlement import ManualSettlement
 from headrace.client.topic.parameters import Parameters
 from headrace.client.topic.positions import positions_of
 from headrace.client.topic.topic_definition import TopicDefinition
 from headrace.core.bounds import TIMEOUT
 from headrace.core.job.envelope import Envelope, decode_envelope
+from headrace.core.job.failure import Unfit
 from headrace.core.job.retry import Retry
-from headrace.core.queue_names import check_topic, group_queue
+from headrace.core.job.state import Reason
+from headrace.core.queue_names import check_topic, group_queue, shard_in
 from headrace.core.task.options import BATCH_WAIT, TaskOptions
 from headrace.core.task.signature import Signature
 from headrace.core.topic.subscription import (
@@ -57,7 +60,9 @@ class Subscription(Task[P, R_co]):
         self.injects = bool(self._parameters.fills)
         self._parameters.check_event(topic.event_type, declared.batch is not None)
         self._check_delivery(where)
-        self._decode, self._most = topic.schema.decode, topic.max_payload
+        requires_key = wants.ordered and (wants.require_key or topic.options.require_key)
+        self._decode = self._decode_keyed if requires_key else topic.schema.decode
+        self._most = topic.max_payload
 
     @property
     def max_payload(self) -> int:
@@ -96,13 +101,24 @@ class Subscription(Task[P, R_co]):
         # As `topic.decode` does, which is a call more for each event.
         return (self._decode(envelope),), {}
 
+    def _decode_keyed(self, envelope: Envelope) -> Any:
+        """Publishers that do not know of the requirement leave out the key, and the order."""
+        if not envelope.overrides.key:
+            raise Unfit(
+                Reason.BAD_EVENT,
+                f"the event has no key, and group {self.wants.group!r} requires one: its publisher "
+                "does not know that, as it does not import the declaration with require_key=True",
+            )
+        return self.topic.schema.decode(envelope)
+
     def delivery(
         self,
         envelope: Envelope,
         *,
         attempt: int = 1,
         fence: int = 1,
-        redelivered: bool = False,
+        deaths: int = 0,
+        queue: str = "",
         manual: ManualSettlement | None = None,
     ) -> Delivery:
         """The handle of an event in this group. Without `manual`, `ack` and the like have no effect
@@ -112,9 +128,11 @@ class Subscription(Task[P, R_co]):
             self.wants.group,
             attempt=attempt,
             fence=fence,
-            redelivered=redelivered,
+            deaths=deaths,
+            shard=shard_in(queue),
             ack=self.wants.ack,
             manual=manual,
+            places=self.topic,
         )
 
     @property
@@ -219,12 +237,15 @@ def declare(
         **{name: options[name] for name in own},
     )
     batch, retry = options.get("batch"), options.get("retry")
-    keyed, now_ms = topic.make_key is not None, topic.app.clock.now_ms()
+    keyed = topic.make_key is not None or topic.require_key or wants.require_key
+    now_ms = topic.app.clock.now_ms()
     check_subscription(where, wants, keyed=keyed, batch=batch, retry=retry, now_ms=now_ms)
     declared = _task_options(topic, function, wants, options)
     if not broadcast:
         check_patience(where, declared.timeout, topic.options.gone_after_ms)
-    return Subscription(topic, function, declared, wants)
+    subscription = Subscription[..., Any](topic, function, declared, wants)
+    topic.require_key = topic.require_key or wants.require_key
+    return subscription
 
 
 def _task_options(

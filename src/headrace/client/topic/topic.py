@@ -59,9 +59,9 @@ class Topic(TopicDefinition[E]):
     async def publish(self, event: E, **options: Unpack[PublishKwargs]) -> str:
         """Put an event into the topic, and return its id when the store has it. `key` overrides the
         topic's; a second publish with the same `id` adds nothing; `delay` or `at` say when groups
-        get it, `expires` when it is no longer handled; `headers`, `type`, `source` and
-        `correlation_id` travel with it. In a running handler the trace headers and the correlation
-        id of its event are passed on."""
+        get it, `expires` when it is no longer handled; `occurred_at`, `headers`, `type`,
+        `source` and `correlation_id` travel with it. In a running handler the trace headers and
+        the correlation id of its event are passed on."""
         return await self._publisher.one(event, options)
 
     def publish_sync(self, event: E, **options: Unpack[PublishKwargs]) -> str:
@@ -194,7 +194,9 @@ class Topic(TopicDefinition[E]):
             await asyncio.shield(joining)
 
     def _logged(self, logged: LoggedEvent) -> Event[E]:
-        return read_event(logged.envelope, logged.job_id, self.name, self.decode, self._kind)
+        event = read_event(logged.envelope, logged.job_id, self.name, self.decode, self._kind)
+        event.place = logged.cursor
+        return event
 
     def __repr__(self) -> str:
         return f"<Topic {self.name!r} of {self._kind}>"

@@ -7,8 +7,10 @@ from types import UnionType
 from typing import Any, Generic, TypeVar, Union, get_origin
 
 from headrace.client.app import ClientApp
+from headrace.client.topic.positions import find_event
 from headrace.core.job.envelope import Envelope
 from headrace.core.job.failure import Unfit
+from headrace.core.job.ids import JobId
 from headrace.core.job.state import Reason
 from headrace.core.queue_names import log_name
 from headrace.core.topic.event import Event
@@ -42,6 +44,8 @@ class TopicDefinition(Generic[E]):
         self.event_type = event_type
         self.schema = Schema.of(name, event_type, **schema)
         self.make_key = checked_key(f"topic {name!r}: ", make_key)
+        self.require_key = self.options.require_key
+        """Whether publishing refuses an event without a key; a subscription may set it too."""
         self.task = log_name(name)
         """What the envelopes of its events have in a task's place."""
         self.logs = [log_name(name, shard) for shard in range(self.options.shards)]
@@ -64,6 +68,16 @@ class TopicDefinition(Generic[E]):
     def event_of(self, envelope: Envelope) -> Event[E]:
         """The event in an envelope with what else is there."""
         return Event(envelope, self.decode, self._kind)
+
+    async def place_of(self, job_id: JobId, shard: int) -> str | None:
+        """The place of an event in the log of a shard; None if the log no longer holds it."""
+        store = (await self.app.session()).store
+        logged = await find_event(store, log_name(self.name, shard), job_id)
+        return None if logged is None else logged.cursor
+
+    def place_of_sync(self, job_id: JobId, shard: int) -> str | None:
+        """`place_of` for code without an event loop."""
+        return self.app.portal.run(self.place_of(job_id, shard))
 
     @property
     def _kind(self) -> str:

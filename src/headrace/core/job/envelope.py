@@ -67,6 +67,7 @@ class Overrides(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     "headers": "h", "timeout": "t", "retry": "r", "expires_ms": "x", "sent_ms": "s",
     "flow": "f", "feed": "i", "key": "k", "kind": "y", "source": "o", "correlation": "c",
     "content": "m", "version": "v", "end_queue": "q", "graph": "g", "tags": "l",
+    "occurred_us": "w",
 }):  # fmt: skip
     """What one call sets differently from its task, or one event from its topic; left out of the
     envelopes of most."""
@@ -101,6 +102,9 @@ class Overrides(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     empty."""
     tags: tuple[str, ...] = ()
     """What its sender filed it under."""
+    occurred_us: int | None = None
+    """When that happened which the event is about, in microseconds since 1970; None if nobody said
+    so, and it happened when it was published."""
 
 
 NO_OVERRIDES = Overrides()

@@ -74,6 +74,14 @@ def all_attempts(history: History) -> tuple[Attempt, ...]:
     return tuple(msgspec.structs.replace(each, number=at) for at, each in enumerate(every, 1))
 
 
+def deaths(history: History) -> int:
+    """How often the job was dead, and was replayed."""
+    count = 0
+    while history.earlier:
+        history, count = decode_history(history.earlier), count + 1
+    return count
+
+
 def bounded_earlier(history: History) -> bytes:
     """`earlier` as a job takes it along: the last attempts, without tracebacks if they are long."""
     if len(history.earlier) <= _EARLIER_BYTES:

@@ -42,6 +42,7 @@ class ChannelInfo:
     schema: Schema
     keyed: bool = False
     groups: tuple[ChannelGroup, ...] = ()
+    requires_key: bool = False
 
     @property
     def name(self) -> str:
@@ -84,6 +85,7 @@ def _channel(channel: ChannelInfo, payload: JsonSchema | None) -> dict[str, Any]
             max_length=declared.max_length,
             overflow=declared.overflow if declared.max_length is not None else None,
             keyed=channel.keyed,
+            require_key=channel.requires_key or None,
         ),
     }
 
@@ -128,6 +130,7 @@ def _envelope() -> dict[str, Any]:
         "event-type": _TEXT,
         "event-source": _TEXT,
         "event-time": time,
+        "occurred-at": time,
         "event-version": {"type": "integer", "minimum": 1},
         "correlation-id": _TEXT,
     }

@@ -9,6 +9,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Generic, NoReturn, TypeVar
 
+from headrace.core.clock import from_epoch_us
 from headrace.core.job import ids
 from headrace.core.job.envelope import (
     FORMAT,
@@ -34,7 +35,7 @@ class Event(Generic[E]):
     """One event of a topic, with all that its envelope says. `data` is the event itself, decoded
     when it is asked for."""
 
-    __slots__ = ("_data", "_decode", "_envelope", "content_type", "topic", "type")
+    __slots__ = ("_data", "_decode", "_envelope", "content_type", "place", "topic", "type")
 
     def __init__(
         self,
@@ -50,6 +51,9 @@ class Event(Generic[E]):
         self.type = overrides.kind or kind
         """The name of the event's type, or what was given as `type=`."""
         self.content_type = overrides.content or MSGPACK
+        self.place: str | None = None
+        """Its place in the log of its shard, if it was read there; in a handler, ask
+        `Delivery.place()`."""
 
     @property
     def id(self) -> str:
@@ -91,6 +95,13 @@ class Event(Generic[E]):
             return None if sent_ms is None else _EPOCH + timedelta(milliseconds=sent_ms)
         except OverflowError:
             return None
+
+    @property
+    def occurred_at(self) -> datetime | None:
+        """When it happened, as its publisher said with `occurred_at=`; else when it was
+        published."""
+        occurred_us = self._envelope.overrides.occurred_us
+        return self.time if occurred_us is None else from_epoch_us(occurred_us)
 
     @property
     def correlation_id(self) -> str | None:

@@ -21,6 +21,7 @@ _INSTEAD = {
     "event-type": "use type=",
     "event-source": "use source=",
     "event-time": "the id says when the event was published",
+    "occurred-at": "use occurred_at=",
     "correlation-id": "use correlation_id=",
 }
 

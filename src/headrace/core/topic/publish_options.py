@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 import msgspec
 
 from headrace.core.bounds import MAX_OVERRIDES, check_label
-from headrace.core.clock import Duration, epoch_ms, to_ms
+from headrace.core.clock import Duration, epoch_ms, epoch_us, to_ms
 from headrace.core.job import ids
 from headrace.core.job.envelope import FORMAT, Overrides
 from headrace.core.job.ids import JobId
@@ -25,6 +25,7 @@ class PublishManyKwargs(TypedDict, total=False):
     delay: Duration | None
     at: datetime | None
     expires: Duration | datetime | None
+    occurred_at: datetime | None
     type: str | None
     source: str | None
     correlation_id: str | None
@@ -78,6 +79,7 @@ def publish_options(options: Mapping[str, Any]) -> PublishOptions:
             kind=_label(given, "type"),
             source=_label(given, "source"),
             correlation=_label(given, "correlation_id"),
+            occurred_us=_occurred_us(given),
         ),
     )
 
@@ -91,6 +93,11 @@ def _check_names(options: Mapping[str, Any]) -> None:
 
 def _label(given: Mapping[str, Any], name: str) -> str:
     return check_label(f"publish({name}=)", given[name]) if name in given else ""
+
+
+def _occurred_us(given: Mapping[str, Any]) -> int | None:
+    moment = given.get("occurred_at")
+    return None if moment is None else epoch_us("publish(occurred_at=)", moment)
 
 
 _encode = msgspec.msgpack.Encoder().encode

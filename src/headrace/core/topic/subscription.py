@@ -6,7 +6,7 @@ from typing import Literal, TypedDict, get_args
 
 import msgspec
 
-from headrace.core.bounds import check_count
+from headrace.core.bounds import check_count, check_flag
 from headrace.core.clock import Duration
 from headrace.core.job.retry import Retry
 from headrace.core.topic.topic import Place, check_place
@@ -29,6 +29,7 @@ class SubscribeKwargs(TypedDict, total=False):
     begin: Place
     consumers: Consumers | None
     name: str | None
+    require_key: bool
 
 
 class SubscribeAnyKwargs(SubscribeKwargs, total=False):
@@ -56,6 +57,8 @@ class SubscriptionOptions(msgspec.Struct, frozen=True):
     max_in_flight: int | None = None
     begin: Place = "new"
     consumers: Consumers | None = None
+    require_key: bool = False
+    """Whether the topic takes no event without a key."""
     broadcast: bool = False
     """Each process gets each event, from now on; `group` is only a name."""
 
@@ -103,8 +106,12 @@ def check_patience(where: str, timeout: float | None, gone_after_ms: int) -> Non
 
 
 def _check_order(where: str, wants: SubscriptionOptions, keyed: bool) -> None:
-    if not isinstance(wants.ordered, bool):
-        raise ConfigError(f"{where}ordered must be True or False, not {wants.ordered!r}")
+    check_flag(f"{where}ordered", wants.ordered)
+    if check_flag(f"{where}require_key", wants.require_key) and not wants.ordered:
+        raise ConfigError(
+            f"{where}require_key=True is for the order of each key: it needs ordered=True; or say "
+            "it of the topic, app.topic(…, require_key=True)"
+        )
     if wants.on_failure is not None:
         if wants.on_failure not in get_args(OnFailure):
             raise ConfigError(
@@ -118,7 +125,7 @@ def _check_order(where: str, wants: SubscriptionOptions, keyed: bool) -> None:
         raise ConfigError(
             f"{where}ordered=True keeps the order of each key: give the topic one, "
             "app.topic(…, key=lambda event: …). publish(key=…) alone is not enough: one publisher "
-            "that leaves it out would break the order unseen"
+            "that leaves it out would break the order unseen, unless the topic has require_key=True"
         )
 
 

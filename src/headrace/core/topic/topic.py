@@ -8,7 +8,7 @@ from typing import Any, TypedDict, get_type_hints
 
 import msgspec
 
-from headrace.core.bounds import Overflow, check_count, check_label, check_overflow
+from headrace.core.bounds import Overflow, check_count, check_flag, check_label, check_overflow
 from headrace.core.clock import Duration, epoch_ms, to_ms
 from headrace.core.job import ids
 from headrace.core.queue_names import check_topic
@@ -39,6 +39,7 @@ class TopicKwargs(TypedDict, total=False):
     source: str | None
     max_payload: int | None
     group_gone_after: Duration
+    require_key: bool
 
 
 class TopicOptions(msgspec.Struct, frozen=True):
@@ -53,6 +54,8 @@ class TopicOptions(msgspec.Struct, frozen=True):
     source: str | None = None
     max_payload: int | None = None
     group_gone_after: Duration = GROUP_GONE_AFTER
+    require_key: bool = False
+    """Whether an event without a key is refused."""
 
     def __post_init__(self) -> None:
         where = f"topic {check_topic('topic name', self.name)!r}: "
@@ -64,6 +67,7 @@ class TopicOptions(msgspec.Struct, frozen=True):
             check_label(f"{where}source", self.source)
         if self.max_payload is not None:
             check_count(f"{where}max_payload", self.max_payload)
+        check_flag(f"{where}require_key", self.require_key)
         _check_overflow(where, self)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from headrace.client.topic.delivery import ManualSettlement
+from headrace.client.topic.manual_settlement import ManualSettlement
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.outcome import DONE, LEFT, Dead, Done, Outcome, Released
 from headrace.errors import LeaseLost, StoreUnavailable

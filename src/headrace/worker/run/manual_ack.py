@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from headrace.client.topic.delivery import Decision, DeliveryDropped, ManualSettlement
+from headrace.client.topic.manual_settlement import Decision, DeliveryDropped, ManualSettlement
 from headrace.core.job.outcome import LEFT, Outcome
 from headrace.errors import DeliveryUsed, HeadraceError, LeaseLost, TaskControl
 from headrace.worker.run.fork_guard import end_if_forked, forks

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.client.context import NULL_REPORTER, Context, RunReporter
 from headrace.client.job import Job
-from headrace.client.topic.delivery import Delivery, ManualSettlement
+from headrace.client.topic.delivery import Delivery
+from headrace.client.topic.manual_settlement import ManualSettlement
 from headrace.client.topic.subscription import Subscription
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import Envelope
 from headrace.core.job.failure import expired
-from headrace.core.job.history import NO_HISTORY, History
+from headrace.core.job.history import NO_HISTORY, History, deaths
 from headrace.core.job.outcome import Outcome
 from headrace.worker.processes.run_place import ProcessRuns, RunPlace
 from headrace.worker.run.run_settings import RunSettings
@@ -161,12 +162,12 @@ class Run:
         """The event at hand, as its handler sees it; None for a job."""
         if not isinstance(self.task, Subscription):
             return None
-        fence = self.fence
         return self.task.delivery(
             self.envelope,
             attempt=self.attempt,
-            fence=fence,
-            redelivered=fence > 1,
+            fence=self.fence,
+            deaths=deaths(self.history),
+            queue=self.delivery.queue,
             manual=self.manual,
         )
 
