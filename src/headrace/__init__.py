@@ -21,6 +21,8 @@ from headrace.core.flow.flow import Flow, chain, group
 from headrace.core.job.progress import Progress
 from headrace.core.job.retry import Retry
 from headrace.core.job.state import Reason, State
+from headrace.core.scaling.by_load import scale_by_load
+from headrace.core.scaling.snapshot import Load, ScalingSnapshot
 from headrace.core.task.call import Call
 from headrace.core.topic.content import EventCodec
 from headrace.core.topic.event import Event
@@ -100,6 +102,7 @@ __all__ = [
     "JobUpdate",
     "JsonFormatter",
     "LeaseLost",
+    "Load",
     "Middleware",
     "Once",
     "PayloadTooLarge",
@@ -115,6 +118,7 @@ __all__ = [
     "ResultUnreadable",
     "Retry",
     "RetryLater",
+    "ScalingSnapshot",
     "Schedule",
     "ScheduleNotFound",
     "SendError",
@@ -137,4 +141,5 @@ __all__ = [
     "current",
     "dashboard",
     "group",
+    "scale_by_load",
 ]

@@ -54,6 +54,7 @@ from headrace.store.url import open_store
 
 if TYPE_CHECKING:
     from headrace.admin import Admin
+    from headrace.core.scaling.snapshot import ScalingStrategy
     from headrace.worker.worker import Worker
 
 P = ParamSpec("P")
@@ -64,6 +65,7 @@ ErrorHook = Callable[[str, BaseException, dict[str, Any]], object]
 _PATIENCE = 1.0
 _HookT = TypeVar("_HookT", bound=ErrorHook)
 _SinkT = TypeVar("_SinkT", bound=Target)
+_StrategyT = TypeVar("_StrategyT", bound="ScalingStrategy")
 _LifespanT = TypeVar("_LifespanT", bound=Callable[..., AsyncIterator[Any]])
 
 
@@ -114,6 +116,8 @@ class Headrace(Settings):
         self.schedules: Schedules = Schedules(self)
         """Schedules at run time: make, list, change, pause and remove them."""
         self.lifespan_function: Callable[..., AsyncIterator[Any]] | None = None
+        self.scaling_strategy: ScalingStrategy | None = None
+        """Says how many consumers there should be; None for `scale_by_load`."""
         self.middlewares: list[Middleware] = []
         """Outermost first; see `middleware`."""
         self.error_hooks: list[ErrorHook] = []
@@ -267,6 +271,19 @@ class Headrace(Settings):
             raise ConfigError("the app has a lifespan already; it can have one")
         self.lifespan_function = function
         return function
+
+    def scaling(self, strategy: _StrategyT) -> _StrategyT:
+        """Decide how many worker processes `-p 1..8` runs, and how many consumers a subscription
+        with `consumers=(1, 4)` has: `strategy` takes a `ScalingSnapshot` and returns a number. It
+        is within the bounds given there, and must be wanted for a while before it is acted on."""
+        if not callable(strategy):
+            raise ConfigError(f"@app.scaling goes on a function of a snapshot, not on {strategy!r}")
+        if inspect.iscoroutinefunction(strategy):
+            raise ConfigError("@app.scaling goes on a plain function: it is asked in a parent too")
+        if self.scaling_strategy is not None:
+            raise ConfigError("the app has a scaling strategy already; it can have one")
+        self.scaling_strategy = strategy
+        return strategy
 
     def middleware(self, *middleware: Middleware) -> None:
         """Wrap sending and running; the first one outermost, inside of those added before."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace import Headrace
-from headrace.core.scaling import Scaling
+from headrace.core.scaling.scaling import Scaling
 from headrace.core.workers import Scaled, WorkerRecord
 from headrace.worker.processes.gauge import Gauge
 from headrace.worker.processes.supervisor import Supervisor

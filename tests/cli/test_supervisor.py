@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core.scaling import Scaling
+from headrace.core.scaling.scaling import Scaling
 from headrace.worker.processes.child_lifetime import SUPERVISOR
 from headrace.worker.processes.supervisor import Supervisor
 from tests.cli.conftest import Start

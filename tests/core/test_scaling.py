@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.scaling import Load, Scaler, Scaling, ScalingDecision
+from headrace.core.scaling.scaler import Scaler, ScalingDecision
+from headrace.core.scaling.scaling import Scaling
+from headrace.core.scaling.snapshot import Load
 from headrace.errors import ConfigError
 
 

@@ -9,7 +9,7 @@ import msgspec
 from headrace.core.breaker import Breaker
 from headrace.core.clock import to_datetime
 from headrace.core.job.ids import JobId
-from headrace.core.scaling import Scaler
+from headrace.core.scaling.scaler import Scaler
 
 WORKERS = "workers"
 """The key-value space in which each running worker has a record, under its name."""

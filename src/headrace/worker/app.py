@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from headrace.audit.audit import Audit
 from headrace.client.declarations import DeclaredApp
 from headrace.core.job.history_rules import HistoryRules
+from headrace.core.scaling.snapshot import ScalingStrategy
 from headrace.middleware.wrapping import Middleware
 
 
@@ -35,6 +36,9 @@ class WorkerApp(DeclaredApp, Protocol):
 
     @property
     def lifespan_function(self) -> Callable[..., AsyncIterator[Any]] | None: ...
+
+    @property
+    def scaling_strategy(self) -> ScalingStrategy | None: ...
 
     async def __aenter__(self) -> object: ...
 

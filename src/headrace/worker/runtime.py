@@ -75,7 +75,11 @@ class WorkerRuntime:
         self._pollers = self._make_pollers()
         self._scheduler = Scheduler(app.store, app.schedules, settings.name)
         self._autoscaler = autoscaler_of(
-            app.store, settings, self.loops, self._registry.set_consumers
+            app.store,
+            settings,
+            self.loops,
+            self._registry.set_consumers,
+            app.scaling_strategy,
         )
         self._stop_requests = StopRequests(app.store, settings.name, stop)
         self._services: tuple[Service, ...] = (

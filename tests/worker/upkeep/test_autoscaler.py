@@ -10,14 +10,15 @@ from headrace.core.breaker import OPEN_FOR
 from headrace.core.job import ids
 from headrace.core.job.envelope import encode_envelope
 from headrace.core.job.parcel import Parcel
-from headrace.core.scaling import Scaling
+from headrace.core.scaling.scaling import Scaling
 from headrace.core.workers import Scaled
 from headrace.errors import StoreUnavailable
 from headrace.store.sqlite.store import SqliteStore
 from headrace.store.values import Counts
 from headrace.testing import ManualClock
-from headrace.worker.upkeep.autoscaler import CRASHES, Autoscaler, Consumers
+from headrace.worker.upkeep.autoscaler import Autoscaler
 from headrace.worker.upkeep.registry import Registry
+from headrace.worker.upkeep.scaled_consumers import CRASHES, Consumers
 from headrace.worker.upkeep.workload import Workload
 from headrace.worker.worker_outcome import WorkerOutcome
 

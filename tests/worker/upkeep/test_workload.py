@@ -9,7 +9,8 @@ import pytest
 from headrace import Headrace
 from headrace.client.topic.subscription import Subscription
 from headrace.core.job.capacity import Capacity
-from headrace.core.scaling import Scaler, Scaling
+from headrace.core.scaling.scaler import Scaler
+from headrace.core.scaling.scaling import Scaling
 from headrace.core.workers import Scaled, WorkerRecord
 from headrace.store.topics import Position
 from headrace.worker.upkeep.workload import (

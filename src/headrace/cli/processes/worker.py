@@ -27,13 +27,14 @@ from headrace.cli.processes.metrics_options import (
 )
 from headrace.cli.processes.worker_process import exit_on_signal, leave, work
 from headrace.core import bounds as limits
-from headrace.core.scaling import Scaling
+from headrace.core.scaling.scaling import Scaling
 from headrace.errors import ConfigError
 from headrace.middleware import LogRuns
 from headrace.worker.processes.child_lifetime import follow_supervisor, start_process
 from headrace.worker.processes.gauge import Gauge
 from headrace.worker.processes.supervisor import Supervisor
 from headrace.worker.store_wait import StoreWait
+from headrace.worker.upkeep.own_strategy import OwnStrategy
 from headrace.worker.upkeep.workload import workloads_of
 
 if TYPE_CHECKING:
@@ -234,7 +235,9 @@ def _supervise(settings: WorkerOptions, metrics: Place | None, least: int, most:
     gauge = None if scaling.fixed else Gauge(app, workloads, scaling.poll)
     with shared_totals(metrics) as variables:
         start = partial(start_process, settings.command(), variables)
-        supervisor = Supervisor(scaling, start, gauge=gauge)
+        supervisor = Supervisor(
+            scaling, start, gauge=gauge, strategy=OwnStrategy.of(app.scaling_strategy)
+        )
         if metrics is not None:
             serve_supervisor(app, supervisor, metrics, variables)
         code = supervisor.run()

@@ -10,10 +10,12 @@ from collections.abc import Callable
 from typing import Protocol
 
 from headrace.core.breaker import QUICK_DEATHS, SURVIVAL, Breaker
-from headrace.core.scaling import Scaler, Scaling
+from headrace.core.scaling.scaler import Scaler
+from headrace.core.scaling.scaling import Scaling
 from headrace.core.workers import Scaled, WorkerRecord
 from headrace.worker.processes.child_lifetime import Process, how_it_ended, severity
 from headrace.worker.processes.signals import ProcessSignals
+from headrace.worker.upkeep.own_strategy import OwnStrategy
 from headrace.worker.upkeep.workload import WorkloadSurvey
 
 log = logging.getLogger("headrace.supervisor")
@@ -57,9 +59,10 @@ class Supervisor:
         start: Callable[[], Process],
         *,
         gauge: Readings | None = None,
+        strategy: OwnStrategy | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.scaler = Scaler(scaling)
+        self.scaler = Scaler(scaling, strategy, name="worker processes")
         self.breaker = Breaker()
         self._gauge = gauge
         self._seats = [_Seat() for _ in range(scaling.least)]

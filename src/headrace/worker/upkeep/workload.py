@@ -10,7 +10,7 @@ import msgspec
 from headrace.client.topic.subscription import Subscription
 from headrace.core.job.capacity import Runner
 from headrace.core.queue_names import group_source
-from headrace.core.scaling import Load
+from headrace.core.scaling.snapshot import Load
 from headrace.core.workers import WORKERS, WorkerRecord, decode_record
 from headrace.store.contract import Store
 from headrace.store.values import Counts
