@@ -10,6 +10,7 @@ from tests.house.package import modules
 BASE = {"errors", "core"}
 CONTRACT = BASE | {
     "store.contract",
+    "store.deaths",
     "store.fact_block",
     "store.history",
     "store.loop_local",
@@ -26,7 +27,8 @@ ROOMS: dict[str, set[str]] = {
     "core": {"errors"},
     "store": set(),
     "store.contract": BASE
-    | {"store.flow_values", "store.queue_values", "store.topics", "store.values"},
+    | {"store.deaths", "store.flow_values", "store.queue_values", "store.topics", "store.values"},
+    "store.deaths": BASE,
     "store.fact_block": BASE | {"store.values"},
     "store.history": BASE | {"store.fact_block", "store.values"},
     "store.loop_local": set(),

@@ -20,6 +20,7 @@ from headrace.core.job.outcome import Outcome
 from headrace.core.job.parcel import Child, Parcel
 from headrace.core.job.state import State
 from headrace.core.job.tally import Tally
+from headrace.store.deaths import DeathListener, Deaths
 from headrace.store.flow_values import Added, Addition, Cause, FlowPart
 from headrace.store.queue_values import QueueBound, Rescheduling
 from headrace.store.topics import TopicStore
@@ -258,12 +259,12 @@ class Store(TopicStore, Protocol):
         done without a value. A dead one keeps them: they wait again when it is replayed."""
         ...
 
-    async def arrive(self, queue: str, arrivals: Sequence[Arrival]) -> None:
+    async def arrive(self, queue: str, arrivals: Sequence[Arrival]) -> list[Deaths]:
         """Record with blocked jobs of the queue that jobs they wait for have ended; an arrival
         that comes twice counts once. The last one sets a job free. A bad ending ends the job too,
         unless it `runs_anyway`: dead as `parent_failed` after a dead one, cancelled after a
         cancelled one. A job that died so still receives the ends of the others, and is blocked
-        again when every job that failed has been replayed."""
+        again when every job that failed has been replayed. Returns the jobs that died of it."""
         ...
 
     async def arrived(self, queue: str, pairs: Sequence[tuple[JobId, JobId]]) -> list[bool]:
@@ -444,11 +445,14 @@ class Store(TopicStore, Protocol):
         lease: float,
         *,
         strict: bool = False,
+        on_deaths: DeathListener | None = None,
     ) -> StoreConsumer:
         """The side of the store that one worker talks to. `name` must never be used again, but one
         worker may have several consumers, each with queues of its own; any of them may `renew` for
         all. Queues share its reads by weight, equally if none are given; what one does not need
-        goes to the others. With `strict`, each gets only what those before it leave."""
+        goes to the others. With `strict`, each gets only what those before it leave. `on_deaths` is
+        called with jobs that died in a `settle`, `promote` or `fetch` of this consumer without a
+        run: a job that they waited for failed, or their key, or they cannot be read."""
         ...
 
 

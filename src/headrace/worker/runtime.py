@@ -71,7 +71,12 @@ class WorkerRuntime:
             self._record_starts if self._shared.start_recorder else None,
         )
         self._heartbeat.outage = self._shared.outage
-        self._flow_relay = FlowRelay(app.store, self.loops.upkeep, settings.queues)
+        self._flow_relay = FlowRelay(
+            app.store,
+            self.loops.upkeep,
+            settings.queues,
+            on_deaths=self.failures.in_store.died,
+        )
         self._pollers = self._make_pollers()
         self._scheduler = Scheduler(app.store, app.schedules, settings.name)
         self._autoscaler = autoscaler_of(

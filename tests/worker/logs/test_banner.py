@@ -149,7 +149,8 @@ async def test_the_end_of_a_worker_says_that_others_died_with_jobs_of_flows(
         await app.enqueue(last.call().after(fail.call()))
         await records.one("ERROR", "fail ")
     (ended,) = records("INFO", " ended after ")
-    assert ended.getMessage().endswith("1 dead, and what waited for them in flows")
+    assert ended.getMessage().endswith("2 dead, 1 of them with another")
+    assert (ended.dead, ended.dead_with_another) == (2, 1)
 
 
 def test_an_outcome_says_what_went_wrong() -> None:

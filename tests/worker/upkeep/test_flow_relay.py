@@ -17,6 +17,7 @@ from headrace.core.job.parcel import Child, Parcel
 from headrace.core.job.state import State
 from headrace.errors import StoreUnavailable
 from headrace.store.contract import Settlement, Store
+from headrace.store.deaths import Deaths
 from headrace.store.flow_values import Cause, encode_cause
 from headrace.store.redis.store import RedisStore
 from headrace.store.values import Arrival, JobEnding
@@ -30,10 +31,10 @@ class Fragile(RedisStore):
 
     away: frozenset[str] = frozenset()
 
-    async def arrive(self, queue: str, arrivals: Sequence[Arrival]) -> None:
+    async def arrive(self, queue: str, arrivals: Sequence[Arrival]) -> list[Deaths]:
         if queue in self.away:
             raise StoreUnavailable(f"queue {queue} is away")
-        await super().arrive(queue, arrivals)
+        return await super().arrive(queue, arrivals)
 
 
 @pytest.fixture

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.core.job.capacity import Capacity
 from headrace.core.job.delivery import LeasedDelivery
@@ -14,6 +13,7 @@ from headrace.core.job.outcome import RELEASED
 from headrace.core.job.tally import Tally
 from headrace.errors import StoreError
 from headrace.store.contract import RunStart, Settlement
+from headrace.store.deaths import DeathListener
 from headrace.store.fact_block import encode_fact
 from headrace.store.redis import script_stubs
 from headrace.store.redis.connection.errors import NoGroup
@@ -29,8 +29,6 @@ from headrace.store.values import IdempotencyKey
 if TYPE_CHECKING:
     from headrace.store.redis.topics import RedisTopics
 
-log = logging.getLogger("headrace.store")
-
 _RECOVER_MOST = 1000
 
 
@@ -45,11 +43,12 @@ class RedisConsumer(RedisUpkeep):
         lease: float,
         *,
         strict: bool,
+        on_deaths: DeathListener | None = None,
     ) -> None:
         kind = GroupReader if any("@" in queue for queue in queues) else RedisReader
         member = signed(name, int(lease * 1000))
-        reading = kind(store, member, queues, self._hand_back, strict=strict)
-        super().__init__(store, name, lease, reading)
+        reading = kind(store, member, queues, self._hand_back, self._report_deaths, strict=strict)
+        super().__init__(store, name, lease, reading, on_deaths)
         self._settling = store.server.link()
 
     async def fetch(
@@ -189,7 +188,11 @@ class RedisConsumer(RedisUpkeep):
         trouble: StoreError | None = None
         for queue in self._sources:
             try:
-                await self._leave(queue)
+                await script_stubs.leave(
+                    self._upkeep, self._store.keys(queue), consumer=self._signed
+                )
+            except NoGroup:
+                continue
             except StoreError as error:
                 trouble = error
         if trouble is not None:
@@ -202,12 +205,6 @@ class RedisConsumer(RedisUpkeep):
         for queue in {delivery.queue for delivery in deliveries}:
             mine = [Settlement(each, RELEASED) for each in deliveries if each.queue == queue]
             await self._settle(queue, mine, None, False, IdempotencyKey())
-
-    async def _leave(self, queue: str) -> None:
-        try:
-            await script_stubs.leave(self._upkeep, self._store.keys(queue), consumer=self._signed)
-        except NoGroup:
-            return
 
     async def _pending(self, stream: str, group: str) -> list[tuple[bytes, int]]:
         rows = await self._upkeep.call(
@@ -237,6 +234,8 @@ class RedisConsumer(RedisUpkeep):
                 self._sources[queue].epoch = int(rest[0])
                 checked = True
                 continue
+            if said == b"lost":
+                self._report_deaths(queue, rest.pop(0))
             lost = [*lost, *named(rest, [item.delivery for item in held])] if rest else lost
             if said == b"lost":
                 return lost
@@ -250,7 +249,7 @@ class RedisConsumer(RedisUpkeep):
 
     async def _send_settle(
         self, queue: str, batch: Batch, checked: bool, idempotency: IdempotencyKey
-    ) -> list[bytes]:
+    ) -> list[Any]:
         return await script_stubs.settle(
             self._settling,
             self._store.keys(queue),

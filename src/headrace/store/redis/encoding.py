@@ -19,6 +19,7 @@ from headrace.core.job.parcel import Child, Parcel
 from headrace.core.job.state import State
 from headrace.core.job.verdict import decode_verdict
 from headrace.store.contract import UNREADABLE, DeadJob, JobSnapshot, ended_snapshot
+from headrace.store.deaths import Deaths
 from headrace.store.flow_values import decode_cause
 from headrace.store.oddities import readable
 from headrace.store.redis.connection.link import Argument
@@ -29,6 +30,14 @@ from headrace.store.values import EndedJob
 def envelope_of(fields: Sequence[bytes]) -> bytes:
     """The envelope in a stream entry; all fields, if the entry is not ours."""
     return fields[1] if fields and fields[0] == b"j" else msgspec.msgpack.encode(fields or [])
+
+
+def deaths_in(queue: str, reply: Sequence[Any]) -> list[Deaths]:
+    """The jobs of the queue that a script says it made dead."""
+    return [
+        Deaths(queue, readable(reason), readable(task), why, job_id, count)
+        for reason, task, why, job_id, count in zip(*(reply[at::5] for at in range(5)), strict=True)
+    ]
 
 
 def when(parcel: Parcel) -> str:

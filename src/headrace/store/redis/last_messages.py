@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headrace.store.redis.sending import RedisSending
     from headrace.store.values import Arrival
 
-    Arrive = Callable[[str, list[Arrival]], Awaitable[None]]
+    Arrive = Callable[[str, list[Arrival]], Awaitable[object]]
 
 _TOGETHER = 500
 

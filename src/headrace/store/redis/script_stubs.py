@@ -111,7 +111,7 @@ def append_constrained(
 def arrive(
     link: Link, keys: QueueKeys, *, events: int, arrivals: Sequence[Argument],
     idempotency: IdempotencyKey | None = None,
-) -> Awaitable[int]:
+) -> Awaitable[list[Any]]:
     return link.run(
         _arrive, keys.all, [events, keys.queue, *arrivals, keys.history_rules.encoded], idempotency,
     )
@@ -183,7 +183,7 @@ def disband(
 def draw(
     link: Link, keys: QueueKeys, *, events: int, limit: int,
     idempotency: IdempotencyKey | None = None,
-) -> Awaitable[tuple[bytes, int]]:
+) -> Awaitable[tuple[bytes, int, list[Any]]]:
     return link.run(
         _draw, keys.all, [events, keys.queue, limit, DRAW, keys.history_rules.encoded], idempotency,
     )
@@ -391,7 +391,7 @@ def position(
 def promote(
     link: Link, keys: QueueKeys, *, events: int, consumer: str, limit: int, ticket: int,
     idempotency: IdempotencyKey | None = None,
-) -> Awaitable[tuple[int, int]]:
+) -> Awaitable[tuple[int, int, list[Any]]]:
     return link.run(
         _promote, keys.all, [events, keys.queue, consumer, limit, ticket,
         keys.history_rules.encoded], idempotency,
@@ -521,7 +521,7 @@ def settle(
     finished: bytes, facts_count: int, facts: bytes, counts: bytes, done: int, kept: int,
     labels: bytes, constrained: bool, moved: int, from_log: int, shelves: int,
     blocks: Sequence[Argument], idempotency: IdempotencyKey | None = None,
-) -> Awaitable[list[bytes]]:
+) -> Awaitable[list[Any]]:
     return link.run(
         _settle, keys.all, [events, keys.queue, consumer, epoch, int(checked), finished,
         facts_count, facts, counts, done, kept, labels, int(constrained), moved, from_log, shelves,

@@ -18,6 +18,7 @@ from headrace.core.job.verdict import decode_verdict
 from headrace.core.queue_names import is_log
 from headrace.errors import ConfigError
 from headrace.store.contract import DeadJobPage, Listener, ListenerHandle
+from headrace.store.deaths import DeathListener, Deaths
 from headrace.store.flow_values import Added, Addition, Cause, FlowPart, encode_cause
 from headrace.store.oddities import readable
 from headrace.store.queue_values import Rescheduling
@@ -82,15 +83,16 @@ class RedisStore(RedisTopics):
             return JobEnding(State.DONE)
         return JobEnding(ended.state, ended.value)
 
-    async def arrive(self, queue: str, arrivals: Sequence[Arrival]) -> None:
+    async def arrive(self, queue: str, arrivals: Sequence[Arrival]) -> list[Deaths]:
         records: list[Argument] = []
         for each in arrivals:
             ending = each.ending
             records += (each.child, each.parent, ending.state, ending.value)
             records += (int(each.runs_anyway), each.replays)
-        await script_stubs.arrive(
+        reply = await script_stubs.arrive(
             self.links().send, self.keys(queue), events=self.events_most, arrivals=records
         )
+        return encoding.deaths_in(queue, reply)
 
     async def extend_flow(self, queue: str, job_id: JobId, flow: JobId, target: str) -> list[Child]:
         (records,) = await script_stubs.extend_flow(
@@ -357,9 +359,10 @@ class RedisStore(RedisTopics):
         lease: float,
         *,
         strict: bool = False,
+        on_deaths: DeathListener | None = None,
     ) -> RedisConsumer:
         weights = queues if isinstance(queues, Mapping) else dict.fromkeys(queues, 1)
-        return RedisConsumer(self, name, weights, lease, strict=strict)
+        return RedisConsumer(self, name, weights, lease, strict=strict, on_deaths=on_deaths)
 
 
 def _check_cursor(state: State, cursor: str) -> None:

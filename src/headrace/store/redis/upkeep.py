@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.core.bounds import DEAD_KEPT_DAYS
 from headrace.core.job.capacity import Capacity
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.state import State
 from headrace.store.contract import Listener, ListenerHandle, Promotion, reclaim_every
+from headrace.store.deaths import DeathListener
 from headrace.store.redis import moves, script_stubs
 from headrace.store.redis.connection.errors import NoGroup
-from headrace.store.redis.encoding import is_move
+from headrace.store.redis.encoding import deaths_in, is_move
 from headrace.store.redis.keys import signed
 from headrace.store.redis.read.read_plan import remaining
 from headrace.store.redis.read.source import ReadSource, delivery_of
@@ -35,8 +36,16 @@ _TICKET_MS = 2000
 class RedisUpkeep:
     """See `headrace.store.contract.Upkeep`."""
 
-    def __init__(self, store: RedisTopics, name: str, lease: float, reading: RedisReader) -> None:
+    def __init__(
+        self,
+        store: RedisTopics,
+        name: str,
+        lease: float,
+        reading: RedisReader,
+        on_deaths: DeathListener | None,
+    ) -> None:
         self.name = name
+        self._on_deaths = on_deaths
         self._store = store
         self._signed = signed(name, int(lease * 1000))
         self._lease_ms = int(lease * 1000)
@@ -105,7 +114,7 @@ class RedisUpkeep:
         return taken, bool(more)
 
     async def promote(self, queue: str) -> Promotion:
-        moved, wait = await script_stubs.promote(
+        moved, wait, deaths = await script_stubs.promote(
             self._upkeep,
             self._store.keys(queue),
             events=self._store.events_most,
@@ -113,8 +122,13 @@ class RedisUpkeep:
             limit=_PROMOTE_MOST,
             ticket=_TICKET_MS,
         )
+        self._report_deaths(queue, deaths)
         next_in = None if wait < 0 else wait / 1000
         return Promotion(moved, next_in, more=moved >= _PROMOTE_MOST)
+
+    def _report_deaths(self, queue: str, reply: Sequence[Any]) -> None:
+        if reply and self._on_deaths is not None:
+            self._on_deaths(deaths_in(queue, reply))
 
     async def flow_messages(self, queue: str, limit: int = 500) -> list[FlowMessage]:
         entries = await script_stubs.flow_messages(

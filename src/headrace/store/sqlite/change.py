@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from headrace.store.deaths import DeathCount
 from headrace.store.sqlite.connection.signals import Notification
 from headrace.store.sqlite.rows import get_or_create_queue_id, new_numbers, queue_id
 
@@ -67,6 +68,8 @@ class Change:
         self.freed_lanes: set[str] = set()
         self.accounts: dict[str, Account] = {}
         self.arrivals: list[tuple[str, Arrival]] = []
+        self.deaths = DeathCount()
+        """Jobs of any queue that die of this write without a run."""
         self.family: dict[str, Change] = {queue: self}
         self._number: int | None = None
 
@@ -102,6 +105,7 @@ class Change:
                 history_rules=self.history_rules,
             )
             other.family, other.arrivals = self.family, self.arrivals
+            other.deaths = self.deaths
             self.family[queue] = other
         return self.family[queue]
 
@@ -117,6 +121,11 @@ class Change:
         """Add to the minute's counter of this kind."""
         if self.facts is not None and amount:
             self.counts[task, kind] = self.counts.get((task, kind), 0) + amount
+
+    def record_death(self, reason: str, job_id: JobId, task: str, why: bytes) -> None:
+        """Keep that a job is dead without a run; `why` as in `Deaths`."""
+        self.record("dead", job_id, task, 0, 0, 0, reason)
+        self.deaths.add(self.queue, reason, task, why, job_id)
 
     def record(self, *fact: Any) -> None:
         """Keep a fact: its kind, the job's id, and further fields of `Fact`."""

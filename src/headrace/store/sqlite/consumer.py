@@ -10,16 +10,15 @@ from headrace.core.job.capacity import Capacity
 from headrace.core.queue_names import group_source, is_log
 from headrace.store.sqlite.gates import due_times
 from headrace.store.sqlite.jobs import requeue, settlement
+from headrace.store.sqlite.jobs.fetch_wait import FetchWait
 from headrace.store.sqlite.jobs.starts import begin, record_starts
 from headrace.store.sqlite.topics import draw, publication
 
 if TYPE_CHECKING:
     import sqlite3
-    from asyncio import AbstractEventLoop
     from collections.abc import Collection, Sequence
 
     from headrace.core.job.delivery import LeasedDelivery
-    from headrace.core.job.ids import JobId
     from headrace.core.job.tally import Tally
     from headrace.store.contract import (
         Listener,
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
         RunStart,
         Settlement,
     )
+    from headrace.store.deaths import DeathListener, Deaths
     from headrace.store.sqlite.connection.signals import Kind, Notification
     from headrace.store.sqlite.jobs.claims import Claims
     from headrace.store.sqlite.jobs.queue_shares import Share, SharePolicy
@@ -39,8 +39,14 @@ class SqliteConsumer:
     """Fulfils `headrace.store.contract.Consumer`."""
 
     def __init__(
-        self, writer: Writer, claims: Claims, queues: Sequence[str], share_policy: SharePolicy
+        self,
+        writer: Writer,
+        claims: Claims,
+        queues: Sequence[str],
+        share_policy: SharePolicy,
+        on_deaths: DeathListener | None = None,
     ) -> None:
+        self._on_deaths = on_deaths
         self.name = claims.owner
         self._writer = writer
         self._database = writer.database
@@ -49,14 +55,14 @@ class SqliteConsumer:
         sources = {queue: group_source(queue) for queue in queues}
         self._groups = {queue: source.log for queue, source in sources.items() if source}
         self._share_policy = share_policy
-        self._waits: set[_Wait] = set()
+        self._waits: set[FetchWait] = set()
 
     async def fetch(
         self, limit: int, wait: float, capacity: Capacity | None = None
     ) -> list[LeasedDelivery]:
         capacity = capacity or Capacity(limit, limit, limit)
         limit = min(limit, capacity.total)
-        waiting = _Wait(asyncio.get_running_loop(), wait)
+        waiting = FetchWait(asyncio.get_running_loop(), wait)
         self._waits.add(waiting)
         try:
             if limit <= 0:
@@ -106,7 +112,10 @@ class SqliteConsumer:
             return []
         # `repeat` changes nothing: what an earlier try settled is no longer held, so it is lost.
         settle = partial(settlement.settle, owner=self.name, settlements=settlements, tally=tally)
-        return await self._writer.change_once(queue, settle, idempotency)
+        deaths: list[Deaths] = []
+        lost = await self._writer.change_once(queue, settle, idempotency, deaths)
+        self._report(deaths)
+        return lost
 
     def ready_ms(self, delivery: LeasedDelivery) -> int:
         return delivery.ready_ms
@@ -146,13 +155,21 @@ class SqliteConsumer:
 
     async def promote(self, queue: str) -> Promotion:
         namespace, clock = self._claims.namespace, self._claims.clock
-        return await self._writer.change(
+        deaths: list[Deaths] = []
+        promotion = await self._writer.change(
             queue,
             publication.promote if is_log(queue) else due_times.promote,
             unless=lambda connection: due_times.nothing_due(
                 connection, namespace=namespace, queue=queue, now_ms=clock.now_ms()
             ),
+            deaths=deaths,
         )
+        self._report(deaths)
+        return promotion
+
+    def _report(self, deaths: Sequence[Deaths]) -> None:
+        if deaths and self._on_deaths is not None:
+            self._on_deaths(deaths)
 
     async def flow_messages(self, queue: str, limit: int = 500) -> list[FlowMessage]:
         # All queues are in one database: ends arrive in other queues in the same transaction.
@@ -173,13 +190,15 @@ class SqliteConsumer:
 
     async def _claim(self, limit: int, capacity: Capacity) -> list[LeasedDelivery]:
         shares = self._share_policy.shares(limit)
+        deaths: list[Deaths] = []
         taken = await self._database.write(
             lambda connection, notifications: self._take(
-                connection, notifications, shares, limit, capacity
+                connection, notifications, shares, limit, capacity, deaths
             ),
             unless=partial(self._nothing_waits, capacity=capacity),
         )
         self._share_policy.took(taken)
+        self._report(deaths)
         return taken
 
     def _take(
@@ -189,15 +208,19 @@ class SqliteConsumer:
         shares: Sequence[Share],
         limit: int,
         capacity: Capacity,
+        deaths: list[Deaths],
     ) -> list[LeasedDelivery]:
         if not self._groups:
             return self._claims.take(connection, shares, limit, capacity)
+        deaths.clear()
 
         def draw_events(queue: str, wanted: int) -> None:
             if queue in self._groups:
+                of_draw: list[Deaths] = []
                 self._writer.carry_out(
-                    connection, notifications, queue, partial(draw.draw, wanted=wanted)
+                    connection, notifications, queue, partial(draw.draw, wanted=wanted), of_draw
                 )
+                deaths.extend(of_draw)
 
         return self._claims.take(connection, shares, limit, capacity, draw_events)
 
@@ -219,7 +242,7 @@ class SqliteConsumer:
         return self._claims.nothing_waits(connection, self._queues, capacity)
 
     async def _claim_when_ready(
-        self, limit: int, capacity: Capacity, waiting: _Wait
+        self, limit: int, capacity: Capacity, waiting: FetchWait
     ) -> list[LeasedDelivery]:
         topics: list[tuple[Kind, str]] = [("ready", queue) for queue in self._queues]
         topics += [("ready", log) for log in self._groups.values()]
@@ -238,31 +261,3 @@ class SqliteConsumer:
         for queue in self._queues:
             hand_back = partial(requeue.hand_back_all, owner=self.name)
             self._writer.carry_out(connection, notifications, queue, hand_back)
-
-
-class _Wait:
-    """One `fetch` that waits, on its loop."""
-
-    def __init__(self, loop: AbstractEventLoop, seconds: float) -> None:
-        self._loop = loop
-        self._until = loop.time() + seconds
-        self._bell = asyncio.Event()
-        self._over = False
-
-    def ring(self, _: Sequence[JobId] | None) -> None:
-        self._bell.set()
-
-    def end(self) -> None:
-        """May be called from any thread."""
-        self._over = True
-        self._loop.call_soon_threadsafe(self._bell.set)
-
-    async def rung(self) -> bool:
-        """Wait for a notification; False if the time is over or the wait was ended."""
-        try:
-            async with asyncio.timeout_at(self._until):
-                await self._bell.wait()
-        except TimeoutError:
-            return False
-        self._bell.clear()
-        return not self._over

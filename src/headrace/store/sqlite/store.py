@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from headrace.core.job.parcel import Child, Parcel
     from headrace.core.job.state import State
     from headrace.store.contract import Listener, ListenerHandle
+    from headrace.store.deaths import DeathListener, Deaths
     from headrace.store.flow_values import Added, Addition
     from headrace.store.queue_values import QueueBound, Rescheduling
     from headrace.store.sqlite.change import Change
@@ -138,8 +139,10 @@ class SqliteStore(SqliteReads):
             queue, partial(flows.follow, parent=parent, children=children)
         )
 
-    async def arrive(self, queue: str, arrivals: Sequence[Arrival]) -> None:
-        await self._writer.change(queue, partial(arrive, arrivals=arrivals))
+    async def arrive(self, queue: str, arrivals: Sequence[Arrival]) -> list[Deaths]:
+        deaths: list[Deaths] = []
+        await self._writer.change(queue, partial(arrive, arrivals=arrivals), deaths=deaths)
+        return deaths
 
     async def report(self, queue: str, reports: Sequence[Report]) -> None:
         await self._writer.change(queue, partial(progress_log.report, reports=reports))
@@ -218,11 +221,11 @@ class SqliteStore(SqliteReads):
         lease: float,
         *,
         strict: bool = False,
+        on_deaths: DeathListener | None = None,
     ) -> SqliteConsumer:
         claims = Claims(self._namespace, name, lease, self._crash_limit, self._clock)
-        return SqliteConsumer(
-            self._writer, claims, list(queues), share_policy(queues, strict=strict)
-        )
+        shares = share_policy(queues, strict=strict)
+        return SqliteConsumer(self._writer, claims, list(queues), shares, on_deaths)
 
 
 def _path(url: str) -> str:

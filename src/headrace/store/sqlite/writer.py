@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from headrace.core.clock import Clock
     from headrace.core.job.history_rules import HistoryRules
+    from headrace.store.deaths import Deaths
     from headrace.store.sqlite.connection.database import Database
     from headrace.store.sqlite.connection.signals import Notification
     from headrace.store.values import IdempotencyKey
@@ -46,22 +47,29 @@ class Writer:
         do: Callable[[Change], T],
         *,
         unless: Callable[[sqlite3.Connection], T | None] | None = None,
+        deaths: list[Deaths] | None = None,
     ) -> Future[T]:
         """What `do` returns, once it and all that follows from it is safe on disk. If `unless`
-        returns anything but None, that is the answer, and nothing is written."""
+        returns anything but None, that is the answer, and nothing is written. `deaths` has the jobs
+        then that died of it without a run."""
         return self.database.write(
-            lambda c, notifications: self.carry_out(c, notifications, queue, do), unless=unless
+            lambda c, notifications: self.carry_out(c, notifications, queue, do, deaths),
+            unless=unless,
         )
 
     async def change_once(
-        self, queue: str, do: Callable[[Change], T], idempotency: IdempotencyKey | None
+        self,
+        queue: str,
+        do: Callable[[Change], T],
+        idempotency: IdempotencyKey | None,
+        deaths: list[Deaths] | None = None,
     ) -> T:
         """As `change`, but a repeat gets the first answer. A change that failed was not applied:
         the database is in this process, so no request can be under way unknown to it."""
         if idempotency is None:
-            return await self.change(queue, do)
+            return await self.change(queue, do, deaths=deaths)
         if not idempotency.answered:
-            idempotency.answer = await self.change(queue, do)
+            idempotency.answer = await self.change(queue, do, deaths=deaths)
             idempotency.answered = True
         answer: T = idempotency.answer
         return answer
@@ -72,6 +80,7 @@ class Writer:
         notifications: list[Notification],
         queue: str,
         do: Callable[[Change], T],
+        deaths: list[Deaths] | None = None,
     ) -> T:
         change = Change(
             connection,
@@ -84,6 +93,9 @@ class Writer:
         )
         result = do(change)
         _draw_consequences(change)
+        if deaths is not None:
+            # Replaced, not added to: what was rolled back is carried out again.
+            deaths[:] = change.deaths.all
         return result
 
 

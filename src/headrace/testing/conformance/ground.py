@@ -21,6 +21,7 @@ from headrace.core.job.parcel import Child, Parcel, Tick
 from headrace.core.job.state import State
 from headrace.core.job.verdict import done_verdict
 from headrace.store.contract import JobSnapshot, Settlement, Store, StoreConsumer, reclaim_every
+from headrace.store.deaths import DeathListener
 
 QUEUE = "conformance"
 LEASE = 0.6
@@ -59,9 +60,10 @@ class Ground:
         *,
         strict: bool = False,
         lease: float = LEASE,
+        on_deaths: DeathListener | None = None,
     ) -> StoreConsumer:
         name = name or f"worker-{ids.new_id().hex()}"
-        worker = store.consumer(name, queues, lease, strict=strict)
+        worker = store.consumer(name, queues, lease, strict=strict, on_deaths=on_deaths)
         self._workers.append(worker)
         return worker
 

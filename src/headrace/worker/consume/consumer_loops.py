@@ -137,12 +137,18 @@ class ConsumerLoops:
     # How each is made
 
     def _consumer(self, name: str, queues: Sequence[str]) -> StoreConsumer:
-        return self._shared.app.store.consumer(name, queues, self._shared.app.lease)
+        shared = self._shared
+        died = shared.failures.in_store.died
+        return shared.app.store.consumer(name, queues, shared.app.lease, on_deaths=died)
 
     def _of_jobs(self) -> ConsumerLoop:
         settings, app = self._settings, self._shared.app
         consumer = app.store.consumer(
-            settings.name, settings.weights, app.lease, strict=settings.strict
+            settings.name,
+            settings.weights,
+            app.lease,
+            strict=settings.strict,
+            on_deaths=self._shared.failures.in_store.died,
         )
         auditing = self._shared.auditing()
         # A job is in hand until it is recorded, also one that is refused before it begins.

@@ -82,7 +82,7 @@ class Banner:
     def ended(self, outcome: WorkerOutcome, failures: FailureLog | None) -> None:
         took = time.monotonic() - self._began
         attempts, deaths = (failures.attempts, failures.deaths) if failures else (0, 0)
-        others = ", and what waited for them in flows" if failures and failures.flow_deaths else ""
+        others = failures.in_store.count if failures else 0
         log.log(
             logging.WARNING if outcome.exit_code else logging.INFO,
             "worker %s ended after %.1f s: %s; %s, %s dead%s",
@@ -91,13 +91,14 @@ class Banner:
                 took,
                 outcome,
                 plural(attempts, "failed attempt"),
-                deaths,
-                others,
+                f"{deaths + others:,}",
+                f", {others:,} of them with another" if others else "",
             ),
             extra={
                 "worker": self._settings.name,
                 "exit_code": outcome.exit_code,
                 "failed_attempts": attempts,
-                "dead": deaths,
+                "dead": deaths + others,
+                "dead_with_another": others,
             },
         )

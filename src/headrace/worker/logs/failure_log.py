@@ -19,6 +19,7 @@ from headrace.core.job.outcome import Dead, Outcome, Retried
 from headrace.core.queue_names import group_source, is_log
 from headrace.store.contract import Settlement
 from headrace.worker.logs.floods import Floods
+from headrace.worker.logs.store_deaths import StoreDeathLog
 
 log = logging.getLogger("headrace.worker")
 
@@ -78,8 +79,8 @@ class FailureLog:
         self.attempts = 0
         """Failed attempts, also the last ones of dead jobs."""
         self.deaths = 0
-        self.flow_deaths = 0
-        """Dead jobs of flows: those that waited for them are dead too, and not counted here."""
+        """Jobs that died here; not those that died with them, in the store."""
+        self.in_store = StoreDeathLog()
         self._floods: Floods[_MakeLine] = Floods(self._sum_up)
 
     def note(self, run: LoggedRun, error_type: str, most: int) -> None:
@@ -103,12 +104,12 @@ class FailureLog:
     def close(self) -> None:
         """Log what was only counted so far."""
         self._floods.close()
+        self.in_store.close()
 
     def _report(self, failed: _Failed, outcome: Outcome) -> None:
         run, reason = failed.run, ""
         if isinstance(outcome, Dead):
             self.deaths += 1
-            self.flow_deaths += bool(_flow_of(run))
             reason = outcome.reason
         elif not isinstance(outcome, Retried):
             return

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from headrace.errors import StoreError
 from headrace.store.contract import Listener, ListenerHandle, Store, Upkeep
+from headrace.store.deaths import DeathListener
 from headrace.store.values import FlowMessage
 from headrace.worker.service import POLL, QueuePoller
 
@@ -26,8 +27,10 @@ class FlowRelay(QueuePoller):
         upkeep: Upkeep,
         queues: Sequence[str],
         monotonic: Callable[[], float] = time.monotonic,
+        on_deaths: DeathListener | None = None,
     ) -> None:
         super().__init__(queues, monotonic)
+        self._on_deaths = on_deaths
         self._store = store
         self._upkeep = upkeep
         self._stuck = dict.fromkeys(queues, 0)
@@ -60,11 +63,13 @@ class FlowRelay(QueuePoller):
         trouble: StoreError | None = None
         for queue, batch in _by_queue(messages).items():
             try:
-                await self._store.arrive(queue, [message.arrival for message in batch])
+                deaths = await self._store.arrive(queue, [message.arrival for message in batch])
             except StoreError as error:
                 trouble = error
             else:
                 delivered += batch
+                if deaths and self._on_deaths is not None:
+                    self._on_deaths(deaths)
         return delivered, trouble
 
 

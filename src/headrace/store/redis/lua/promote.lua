@@ -2,13 +2,13 @@
 -- Let jobs go on that are due; atomic, so that a job is never in two places or none, and by the server's clock, so that it is never early.
 -- KEYS: *
 -- ARGV: events:int queue consumer:str limit:int ticket:int
--- Returns tuple[int, int]: {moved, wait}: `wait` in ms until there is something to do here, 0 for at once, -1 if nothing is scheduled.
+-- Returns tuple[int, int, list[Any]]: {moved, wait, deaths}: `wait` in ms until there is something to do here, 0 for at once, -1 if nothing is scheduled; and the jobs that this made dead.
 
 local holder = redis.call('GET', key.promoter)
 local held_for = holder and redis.call('PTTL', key.promoter) or 0
 -- A ticket that lasts longer than any was taken before the clock was set back.
 if holder and holder ~= ARGV[3] and held_for <= tonumber(ARGV[5]) then
-  return {0, math.max(held_for, 1)}
+  return {0, math.max(held_for, 1), {}}
 end
 
 local limit, moved = tonumber(ARGV[4]), 0
@@ -114,11 +114,11 @@ due_before = nil
 finish(0, '', {}, '')
 local first = first_due()
 if not first then
-  return applied({moved, -1})
+  return applied({moved, -1, deaths})
 end
 redis.call('SET', key.promoter, ARGV[3], 'PX', ARGV[5])
 if redis.call('EXISTS', key.gates) == 1 then
   redis.call('HSET', key.reclaims, 'clock', string.format('%d', now()))
   redis.call('EXPIRE', key.reclaims, 86400)
 end
-return applied({moved, math.max(first - now(), 0)})
+return applied({moved, math.max(first - now(), 0), deaths})

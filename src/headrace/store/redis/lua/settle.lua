@@ -2,7 +2,7 @@
 -- Apply the outcomes of deliveries; atomic, so that a job leaves one place and enters the next at once, and only if its delivery was still held.
 -- KEYS: *
 -- ARGV: events:int queue consumer:str epoch:int checked:bool finished:bytes facts_count:int facts:bytes counts:bytes done:int kept:int labels:bytes constrained:bool moved:int from_log:int shelves:int, then *blocks, as these numbers announce
--- Returns list[bytes]: {'epoch', now} if leases were taken since `epoch`, unless `checked`, and {'gone', receipt, count…} if that found some that are not held: nothing is done then; otherwise {'lost', receipt, count…}.
+-- Returns list[Any]: {'epoch', now} if leases were taken since `epoch`, unless `checked`, and {'gone', receipt, count…} if that found some that are not held: nothing is done then; otherwise {'lost', deaths, receipt, count…}, with the jobs that this made dead besides.
 
 -- Blocks: done: ids, job_ids, counts, constraints. kept: ids, job_ids, counts, constraints, verdicts, ttls; both without
 -- the counts unless `checked` and the constraints unless `constrained`. labels: '' if all of them are from `ready`; else
@@ -175,7 +175,7 @@ if #from_log[1] > 0 then
 end
 
 -- A script has at most 200 locals: what only `move` needs is inside.
-local untrue, lost = {}, {'lost'}
+local untrue, lost = {}, {'lost', deaths}
 local out, lose, correct, move
 do
   -- Only the caller that takes the entry out may move the job on.

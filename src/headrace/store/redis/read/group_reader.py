@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.core.job.capacity import Capacity
 from headrace.core.job.delivery import LeasedDelivery
@@ -37,10 +37,11 @@ class GroupReader(RedisReader):
         consumer: str,
         queues: Mapping[str, int],
         hand_back: Callable[[Sequence[LeasedDelivery]], Awaitable[None]],
+        report_deaths: Callable[[str, Sequence[Any]], None],
         *,
         strict: bool,
     ) -> None:
-        super().__init__(store, consumer, queues, hand_back, strict=strict)
+        super().__init__(store, consumer, queues, hand_back, report_deaths, strict=strict)
         for source in self._order:
             if source.log:
                 self._source_of[source.log.encode()] = source, LOG
@@ -140,12 +141,13 @@ class GroupReader(RedisReader):
                 found += await self._read(source.link, [source.log], count - len(found), 0.0)
             return found
         source.more = False
-        last, more = await script_stubs.draw(
+        last, more, deaths = await script_stubs.draw(
             source.link,
             self._store.keys(source.queue),
             events=self._store.events_most,
             limit=count,
         )
+        self._report_deaths(source.queue, deaths)
         source.last, source.more = last.decode(), more == _HAS_MORE
         self._note_room(source, is_full=more == _IS_FULL)
         # Not by the script: bytes that pass through Lua cost ten times as much.

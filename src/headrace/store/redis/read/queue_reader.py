@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.core.job.capacity import Capacity
 from headrace.core.job.delivery import LeasedDelivery
@@ -38,10 +38,12 @@ class RedisReader(QueueWatch):
         consumer: str,
         queues: Mapping[str, int],
         hand_back: Callable[[Sequence[LeasedDelivery]], Awaitable[None]],
+        report_deaths: Callable[[str, Sequence[Any]], None],
         *,
         strict: bool,
     ) -> None:
         super().__init__(store, consumer, queues, hand_back)
+        self._report_deaths = report_deaths
         self._strict = strict
         self._alike = not strict and len(set(queues.values())) == 1
         self._turn = 0

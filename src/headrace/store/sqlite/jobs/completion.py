@@ -169,9 +169,9 @@ def fail(change: Change, failed: Sequence[tuple[Entry, bytes]]) -> None:
         let_go(change, [(entry, JobEnding(State.DEAD, cause)) for entry, cause in failed])
         rows = [(entry.id, change.now_ms, Reason.PARENT_FAILED.value) for entry in dead]
         run_rows(change.connection, _MARK_DEAD, rows)
-        for entry in dead:
+        for entry, cause in failed:
             reason = Reason.PARENT_FAILED.value
-            change.record("dead", entry.job_id, task_of(entry.head), 0, 0, 0, reason)
+            change.record_death(reason, entry.job_id, task_of(entry.head), cause)
 
 
 def forget_results(change: Change, replayed: Sequence[Entry]) -> None:

@@ -99,7 +99,7 @@ def _fail_blocked(change: Change, key: str) -> None:
     blocked = (change.now_ms, change.number, lane_gate(key))
     failed = change.connection.execute(_FAIL_BLOCKED, blocked).fetchall()
     for _, event, head in sorted(failed):
-        _record(change, event, head)
+        _record(change, event, head, key)
 
 
 def add_dead(change: Change, events: Sequence[tuple[JobId, str, bytes]]) -> None:
@@ -119,13 +119,13 @@ def add_dead(change: Change, events: Sequence[tuple[JobId, str, bytes]]) -> None
         for id, (event, key, envelope) in enumerate(events, start=first)
     ]
     added = {event for (event,) in select_rows(change.connection, _ADD_DEAD, rows)}
-    for event, _, envelope in events:
+    for event, key, envelope in events:
         if event in added:
-            _record(change, event, envelope)
+            _record(change, event, envelope, key)
 
 
-def _record(change: Change, event: JobId, head: bytes) -> None:
-    change.record("dead", event, task_of(head), 0, 0, 0, _FAILED)
+def _record(change: Change, event: JobId, head: bytes, key: str) -> None:
+    change.record_death(_FAILED, event, task_of(head), key.encode())
 
 
 def among(change: Change, keys: Iterable[str]) -> dict[str, tuple[str, JobId]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from headrace.core.job.constraints import Constraints
@@ -13,7 +14,9 @@ from headrace.core.job.outcome import Outcome
 from headrace.core.job.state import State
 from headrace.core.job.verdict import decode_verdict
 from headrace.store.contract import Store
-from headrace.store.values import Counts
+from headrace.store.deaths import Deaths
+from headrace.store.flow_values import Cause, encode_cause
+from headrace.store.values import Arrival, Counts, JobEnding
 from headrace.testing.conformance.flows.joins import FlowGround, chain, inputs_of, linked
 from headrace.testing.conformance.ground import QUEUE, kept, parcel
 from headrace.testing.conformance.jobs.settlement import CANCELLED, DEAD
@@ -33,6 +36,33 @@ class FlowFailuresConformance(FlowGround):
         dead = {job.job_id: job for job in (await store.dead(QUEUE)).jobs}
         assert dead[jobs[2].job_id].envelope == jobs[2].envelope
         assert await store.count(QUEUE) == Counts(dead=4)
+
+    async def test_those_that_die_with_a_job_are_reported_together(self, store: Store) -> None:
+        deaths: list[Deaths] = []
+        parent, children = parcel(), [parcel(task="child") for _ in range(3)]
+        children = [msgspec.structs.replace(each, parents=(parent.job_id,)) for each in children]
+        last = parcel(task="last", parents=children[:1])
+        children[0] = linked(children[0], last)
+        await store.append(QUEUE, [last, *children, linked(parent, *children)])
+        worker = self.worker(store, on_deaths=deaths.extend)
+        await self.settle(worker, await self.take(worker), DEAD)
+        cause = encode_cause(Cause(QUEUE, parent.job_id))
+        assert [(each.queue, each.reason, each.task, each.count, each.why) for each in deaths] == [
+            (QUEUE, "parent_failed", "child", 3, cause),
+            (QUEUE, "parent_failed", "last", 1, cause),
+        ]
+        assert deaths[0].job_id in [child.job_id for child in children]
+        assert deaths[1].job_id == last.job_id
+
+    async def test_what_dies_with_an_arrival_is_reported(self, store: Store) -> None:
+        parent = parcel()
+        child = parcel(task="child", parents=[parent])
+        await store.append(QUEUE, [child])
+        cause = encode_cause(Cause("far", parent.job_id))
+        arrival = Arrival(child.job_id, parent.job_id, JobEnding(State.DEAD, cause))
+        (dead,) = await store.arrive(QUEUE, [arrival])
+        assert dead == Deaths(QUEUE, "parent_failed", "child", cause, child.job_id)
+        assert await store.arrive(QUEUE, [arrival]) == [], "once"
 
     async def test_after_a_cancelled_job_all_that_follow_are_cancelled(self, store: Store) -> None:
         jobs = chain(4)

@@ -8,6 +8,7 @@ from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import DONE
 from headrace.core.job.state import State
 from headrace.store.contract import Store, StoreConsumer
+from headrace.store.deaths import Deaths
 from headrace.store.topics import Group, StoppedKey
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import ids_of
@@ -231,6 +232,19 @@ class KeyFailuresConformance(TopicGround):
         assert await store.replay(BILLING, sent) == [True] * 3
         assert await self.handle_all(store, member) == sent
         await self.settled(store)
+
+    async def test_events_that_die_with_their_key_are_reported(self, store: Store) -> None:
+        deaths: list[Deaths] = []
+        await self.join(store, group=FAIL_KEY)
+        sent = await self.publish(store, 3, key="a")
+        member = self.worker(store, queues=[BILLING], on_deaths=deaths.extend)
+        await self.fail_first(store, member)
+        await self.nothing_left(member)
+        later = await self.publish(store, 2, key="a")
+        await self.nothing_left(member)
+        assert sum(each.count for each in deaths) == 4
+        assert {each.job_id for each in deaths} <= {*sent[1:], *later}
+        assert {(e.queue, e.reason, e.why) for e in deaths} == {(BILLING, "key_failed", b"a")}
 
     async def test_a_failed_key_stays_failed_for_whoever_comes(self, store: Store) -> None:
         await self.join(store, group=FAIL_KEY)

@@ -2,11 +2,10 @@
 -- Record with blocked jobs that jobs they wait for have ended; atomic, so that the last one sets a job free once.
 -- KEYS: *
 -- ARGV: events:int queue, then *arrivals, for each: child parent state value anyway replays
--- Returns int: how many jobs were found.
+-- Returns list[Any]: the jobs that this made dead.
 
 for i = 3, #ARGV, 6 do
   agenda[#agenda + 1] = {QUEUE, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4] == '1', tonumber(ARGV[i + 5])}
 end
-local arrived_now = #agenda
 finish(0, '', {}, '')
-return applied(arrived_now)
+return applied(deaths)

@@ -156,17 +156,17 @@ local function add_dead(job, reason)
 end
 
 -- A job that never runs, with a verdict that says why.
-local function fail(job, reason, text)
+local function fail(job, reason, text, cause)
   add_dead(job, reason)
   local verdict = '\149\164dead\196\0' .. cmsgpack.pack(reason) .. '\160' .. cmsgpack.pack(text)
   keep_verdict(job.id, verdict, constraints_of(job).ttl_ms or KEPT_MS)
   finished[#finished + 1] = binary(job.id)
-  record_fact('dead', job, reason)
+  record_fact('dead', job, reason, cause or text)
 end
 
 -- What it waits for is kept: it goes on when all jobs that failed have been replayed.
 local function failed_by_parent(job, cause)
-  fail(job, 'parent_failed', 'a job that it waited for failed')
+  fail(job, 'parent_failed', 'a job that it waited for failed', cause)
   ended(job.id, constraints_of(job), false, 'dead', cause)
 end
 

@@ -28,19 +28,42 @@ end
 
 -- Facts that the script itself makes, and their counts.
 local facts_made, made, last_made = {}, {}, nil
-local counted = {cancelled = true, dead = true, replayed = true}
-local function record_fact(kind, job, detail)
-  if EVENTS == 0 then
-    return
+-- Jobs that the script itself makes dead, for the log, those of a kind together: reason, task, why, one of them, number.
+local deaths = {}
+local record_fact
+do
+  local counted = {cancelled = true, dead = true, replayed = true}
+  local known = {}
+
+  local function note_death(job, task, reason, why)
+    local name = reason .. ' ' .. why .. ' ' .. task
+    local at = known[name]
+    if at then
+      deaths[at] = deaths[at] + 1
+    else
+      for _, value in ipairs({reason, task, why, job.id, 1}) do
+        deaths[#deaths + 1] = value
+      end
+      known[name] = #deaths
+    end
   end
-  local task = task_of(job.envelope)
-  if counted[kind] then
-    local name = kind .. ' ' .. task
-    made[name] = (made[name] or 0) + 1
+
+  record_fact = function(kind, job, detail, why)
+    local task = (why or EVENTS > 0) and task_of(job.envelope)
+    if why then
+      note_death(job, task, detail, why)
+    end
+    if EVENTS == 0 then
+      return
+    end
+    if counted[kind] then
+      local name = kind .. ' ' .. task
+      made[name] = (made[name] or 0) + 1
+    end
+    facts_made[#facts_made + 1] = '\151' .. cmsgpack.pack(kind) .. binary(job.id) .. cmsgpack.pack(task)
+      .. '\0\0\0' .. cmsgpack.pack(detail or '')
+    last_made = not detail and {kind .. ' ' .. task, job.id}
   end
-  facts_made[#facts_made + 1] = '\151' .. cmsgpack.pack(kind) .. binary(job.id) .. cmsgpack.pack(task)
-    .. '\0\0\0' .. cmsgpack.pack(detail or '')
-  last_made = not detail and {kind .. ' ' .. task, job.id}
 end
 
 local function job_of(job_id, fields)

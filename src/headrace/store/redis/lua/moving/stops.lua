@@ -18,7 +18,7 @@ end
 -- An event whose key has failed goes dead without a run.
 local function fail_with_key(job)
   write_dead(job, 'key_failed')
-  record_fact('dead', job, 'key_failed')
+  record_fact('dead', job, 'key_failed', constraints_of(job).lane or '')
 end
 
 local function fail_waiting(lane)

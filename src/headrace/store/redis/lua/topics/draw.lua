@@ -2,7 +2,7 @@
 -- Fill the queue of an ordered group from the log, if it holds less than is wanted; atomic, so that events of a key enter it in the order of the log, whichever worker asks.
 -- KEYS: *
 -- ARGV: events:int queue limit:int draw
--- Returns tuple[bytes, int]: {last, more}: the last event taken from the log, and 1 if that may have more, 2 if there is no room for more.
+-- Returns tuple[bytes, int, list[Any]]: {last, more, deaths}: the last event taken from the log, 1 if that may have more, 2 if there is no room for more, and the events that this made dead.
 
 local limit = tonumber(ARGV[3])
 -- Blocked events are copies, so their number is limited.
@@ -78,4 +78,4 @@ if wants and not is_full then
 end
 finish(0, '', {}, '')
 local info = group_info(key.log, GROUP)
-return applied({info and info.last or '0-0', is_full and 2 or taken == PAGE and 1 or 0})
+return applied({info and info.last or '0-0', is_full and 2 or taken == PAGE and 1 or 0, deaths})
