@@ -80,7 +80,7 @@ class QueueState(msgspec.Struct, frozen=True):
     """When the latest of the dead jobs died; None if there is none."""
 
 
-class JobEnding(msgspec.Struct, frozen=True):
+class JobEnding(msgspec.Struct, frozen=True, gc=False):
     """How a job ended, for a job that waits for it. `value` is its encoded result; empty if it had
     none or it was not kept. That of a dead one is its `Cause`, encoded. `WAITING` takes back that
     it is dead: it was replayed."""
@@ -89,7 +89,7 @@ class JobEnding(msgspec.Struct, frozen=True):
     value: bytes = b""
 
 
-class Arrival(msgspec.Struct, frozen=True):
+class Arrival(msgspec.Struct, frozen=True, gc=False):
     """The end of `parent`, on its way to `child`. `replays` is how often the parent had been
     replayed then: a message with a lower number is older."""
 

@@ -54,6 +54,7 @@ _BY_KEYS = f"""
     WITH named (queue, job_id) AS (VALUES {{rows}})
     SELECT {COLUMNS} FROM named JOIN jobs
         ON jobs.queue = named.queue AND jobs.job_id = named.job_id"""
+_DEAD_BY_KEYS = f"{_BY_KEYS} AND jobs.state = 'dead'"
 _BLOCKED_AT = f"""
     SELECT {COLUMNS} FROM jobs WHERE queue = ? AND gate = ? AND gate != ''
     ORDER BY position LIMIT ?"""
@@ -87,7 +88,7 @@ _FLAG = """
 _DELETE = "DELETE FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
 
 
-class Entry(msgspec.Struct):
+class Entry(msgspec.Struct, gc=False):
     id: int
     job_id: JobId
     state: str
@@ -139,6 +140,14 @@ def by_job_ids(
 ) -> dict[JobId, Entry]:
     rows = [(queue, job_id) for job_id in dict.fromkeys(job_ids)]
     return {row[1]: Entry(*row) for row in select_rows(connection, _BY_KEYS, rows)}
+
+
+def dead_of(
+    connection: sqlite3.Connection, queue: int, job_ids: Iterable[JobId]
+) -> dict[JobId, Entry]:
+    """Those of these jobs that are dead."""
+    rows = [(queue, job_id) for job_id in dict.fromkeys(job_ids)]
+    return {row[1]: Entry(*row) for row in select_rows(connection, _DEAD_BY_KEYS, rows)}
 
 
 def blocked_at(connection: sqlite3.Connection, queue: int, gate: str, limit: int) -> list[Entry]:

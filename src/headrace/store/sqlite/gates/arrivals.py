@@ -156,8 +156,7 @@ def _blocked(change: Change, job_ids: Iterable[JobId]) -> list[Entry]:
 def _revive(change: Change, job_ids: Iterable[JobId]) -> set[JobId]:
     """Let jobs that died with a parent wait again, or go on, if no parent is dead any more, and so
     all that wait for them. Returns those that were dead."""
-    found = entries.by_job_ids(change.connection, change.number, job_ids)
-    dead = {job_id: entry for job_id, entry in found.items() if entry.state == "dead"}
+    dead = entries.dead_of(change.connection, change.number, job_ids)
     if not dead:
         return set()
     failed = with_failed_parents(change, dead)

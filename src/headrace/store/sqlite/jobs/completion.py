@@ -38,6 +38,7 @@ KEPT_MS = round(RESULT_TTL * 1000)
 _PARENT_FAILED = encode_verdict(
     Verdict(State.DEAD, b"", Reason.PARENT_FAILED, "", "a job that it waited for failed", "")
 )
+_REPLAYED = JobEnding(State.WAITING)
 
 _TAKE_CHILDREN = """
     DELETE FROM children WHERE parent IN (VALUES {rows}) AND queue = ?
@@ -127,7 +128,7 @@ def notify_of_replay(change: Change, replayed: Sequence[Entry]) -> None:
     for _, queue, child, known_as, _ in select_rows(
         change.connection, _CHILDREN_OF, rows, change.number
     ):
-        change.arrivals.append((queue, Arrival(child, known_as, JobEnding(State.WAITING))))
+        change.arrivals.append((queue, Arrival(child, known_as, _REPLAYED)))
 
 
 def forget_family(change: Change, forgotten: Sequence[JobId]) -> None:
