@@ -283,6 +283,22 @@ async def test_a_topic_that_drops_its_oldest_takes_all(app: Headrace) -> None:
 # Shards
 
 
+async def test_a_topic_that_drops_its_newest_takes_the_first(app: Headrace) -> None:
+    topic = app.topic("orders", OrderPaid, max_length=3, overflow="drop_newest")
+
+    @topic.subscribe("billing")
+    async def bill(event: OrderPaid) -> None: ...
+
+    outcome = await topic.publish_many([paid(n) for n in range(5)])
+    assert (outcome.ok, outcome.failed, outcome.to_republish) == (True, [], [])
+    assert [result.dropped for result in outcome] == [False, False, False, True, True]
+    assert [result.id for result in outcome.dropped] == outcome.ids[3:]
+    assert await topic.publish(paid(5)) not in [event.id for event in await topic.read()]
+    assert [event.data for event in await topic.read()] == [paid(n) for n in range(3)]
+    found = await app.admin.topic("orders")
+    assert (found.published, found.dropped) == (3, 3)
+
+
 async def test_events_of_a_key_are_in_one_shard_in_their_order(app: Headrace) -> None:
     topic = app.topic("orders", OrderPaid, key=lambda event: event.order_id, shards=4)
     events = [OrderPaid(f"o-{n % 10}", n) for n in range(200)]

@@ -287,7 +287,7 @@ WRONG = [
     ("orders.broadcast(refund)", "arg-type"),
     ("orders.on_dead('billing')(refund)", "arg-type"),
     ("app.topic('other', OrderPaid, key=lambda e: e.colour)", "attr-defined"),
-    ("app.topic('other', OrderPaid, overflow='drop_newest')", "arg-type"),
+    ("app.topic('other', OrderPaid, overflow='drop_some')", "arg-type"),
     ("app.topic('other', OrderPaid, colour='red')", "call-arg"),
 ]
 

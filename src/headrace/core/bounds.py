@@ -40,7 +40,9 @@ MAX_TRACEBACK = 20_000
 MAX_NAME = 200
 
 Overflow = Literal["reject", "block", "drop_oldest"]
-"""What happens to what a full queue or topic has no room for."""
+"""What happens to what a full queue has no room for."""
+TopicOverflow = Literal["reject", "block", "drop_oldest", "drop_newest"]
+"""The same for a topic."""
 
 
 def check_name(what: str, name: object) -> str:
@@ -106,11 +108,14 @@ def check_label(what: str, text: object) -> str:
     return text
 
 
-def check_overflow(where: str, overflow: object, max_length: int | None, what: str) -> None:
+def check_overflow(
+    where: str, overflow: object, max_length: int | None, what: Literal["queue", "topic"]
+) -> None:
     """Refuse an overflow that is none, or that needs a `max_length`."""
-    if overflow not in get_args(Overflow):
+    *others, last = map(repr, get_args(Overflow if what == "queue" else TopicOverflow))
+    if repr(overflow) not in (*others, last):
         raise ConfigError(
-            f"{where}overflow must be 'reject', 'block' or 'drop_oldest', not {overflow!r}"
+            f"{where}overflow must be {', '.join(others)} or {last}, not {overflow!r}"
         )
     if max_length is None and overflow != "reject":
         raise ConfigError(

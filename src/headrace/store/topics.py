@@ -22,25 +22,28 @@ from headrace.store.values import Counts, IdempotencyKey
 
 class Bound(msgspec.Struct, frozen=True):
     """How many events a log may hold. Events that all groups have settled, or have in their own
-    queues, make room first. If there are still too many, new ones are refused or, with
-    `drops_oldest`, the oldest are dropped, settled or not; far above the bound, some thousands with
-    each `publish`. Groups not seen for `gone_after_ms` do not count; if there are no others, the
-    oldest make room as settled ones do."""
+    queues, make room first. If there are still too many, new ones are refused; with
+    `drops_newest` they are dropped; with `drops_oldest` the oldest are dropped, settled or not, far
+    above the bound some thousands with each `publish`. Groups not seen for `gone_after_ms` do not
+    count; if there are no others, the oldest make room as settled ones do."""
 
     most: int
     drops_oldest: bool = False
+    drops_newest: bool = False
     gone_after_ms: int = 7 * 86_400_000
 
 
 class Published(msgspec.Struct, frozen=True):
     """What `publish` did. The first `taken` events are in the log, in their order, or scheduled;
     there was no room for the others. `known` has the positions, among those taken, of events whose
-    id was in the log already; they were not added again. `dropped` counts old events that were
-    removed though a group still needed them."""
+    id was in the log already; they were not added again. `refused` has the positions, among those
+    taken, of new events that were dropped for want of room. `dropped` counts the events, old or
+    new, that were dropped though a group needs them."""
 
     taken: int
     known: tuple[int, ...] = ()
     dropped: int = 0
+    refused: tuple[int, ...] = ()
 
 
 class Position(msgspec.Struct, frozen=True):

@@ -24,7 +24,7 @@ from headrace.errors import (
 )
 from headrace.store.contract import Store
 from headrace.store.queue_values import NO_ROOM, QueueBound
-from headrace.store.topics import Bound
+from headrace.store.topics import Bound, Published
 from headrace.store.values import IdempotencyKey
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.5
@@ -34,6 +34,11 @@ Instead = Mapping[int, JobId]
 Missing = Mapping[int, HeadraceError]
 """Error by index, for each event that is not, or may not be, published."""
 _NONE_MISSING: Missing = {}
+
+
+class EventDropped(HeadraceError):
+    """A full topic has dropped the event, as it is declared to: nothing has failed."""
+
 
 os.register_at_fork(after_in_child=ids.change_bucket)
 
@@ -188,22 +193,25 @@ class _LogSender(Coalescer[HeadraceError]):
     async def _put(self, events: Sequence[Parcel], custom_ids: bool) -> Missing:
         """Batch after batch until one fails: no later event may be before it in the log."""
         done = 0
+        refused: dict[int, HeadraceError] = {}
         for batch in bounded(events):
             try:
-                taken = await self._publish(batch, custom_ids)
+                answer = await self._publish(batch, custom_ids)
             except EnqueueUnknown as error:
                 end = done + len(batch)
                 missing: dict[int, HeadraceError] = dict.fromkeys(range(done, end), error)
                 why = StoreUnavailable(f"not published, after others failed: {error}")
-                return missing | dict.fromkeys(range(end, len(events)), why)
+                return refused | missing | dict.fromkeys(range(end, len(events)), why)
             except HeadraceError as error:
-                return dict.fromkeys(range(done, len(events)), error)
-            done += taken
-            if taken < len(batch):
+                return refused | dict.fromkeys(range(done, len(events)), error)
+            if answer.refused:
+                refused |= {done + at: EventDropped() for at in answer.refused}
+            done += answer.taken
+            if answer.taken < len(batch):
                 return dict.fromkeys(range(done, len(events)), self._full())
-        return _NONE_MISSING
+        return refused or _NONE_MISSING
 
-    async def _publish(self, events: Sequence[Parcel], custom_ids: bool) -> int:
+    async def _publish(self, events: Sequence[Parcel], custom_ids: bool) -> Published:
         """Publish in one step, and again after a lost answer: the events are added once."""
         tries: Tries | None = None
         idempotency = IdempotencyKey()
@@ -221,7 +229,7 @@ class _LogSender(Coalescer[HeadraceError]):
                     tries = tries or Tries(events)
                     pause = tries.pause_after(error)
                 else:
-                    return answer.taken
+                    return answer
                 await asyncio.sleep(pause)
         except (EnqueueUnknown, asyncio.CancelledError):
             self._store.give_up(idempotency)

@@ -45,14 +45,16 @@ class Unpublished(Generic[E]):
 
 class PublishResult(msgspec.Struct, frozen=True):
     """The outcome of one event. `id` is None if it could not even be encoded; `unknown` says that
-    the store's answer was lost, so that it may be published or not."""
+    the store's answer was lost, so that it may be published or not; `dropped` that the topic was
+    full, and has `overflow="drop_newest"`."""
 
     id: str | None
     error: HeadraceError | None = None
+    dropped: bool = False
 
     @property
     def ok(self) -> bool:
-        """Whether it is published."""
+        """Whether it is published, or dropped as the topic declares."""
         return self.error is None
 
     @property
@@ -68,6 +70,7 @@ class PublishOutcome(Sequence[PublishResult], Generic[E]):
         self._keys: list[JobId | None] = []
         self._errors: dict[int, HeadraceError] = {}
         self._unpublished: dict[int, Unpublished[E]] = {}
+        self._dropped: set[int] = set()
 
     def add(self, job_ids: Sequence[JobId | None]) -> None:
         """Some more events, published unless `fail` says otherwise."""
@@ -81,22 +84,32 @@ class PublishOutcome(Sequence[PublishResult], Generic[E]):
         if unpublished is not None:
             self._unpublished[position] = unpublished
 
+    def drop(self, position: int) -> None:
+        """The event at this position was dropped, because its topic is full."""
+        self._dropped.add(position)
+
     def extend(self, other: PublishOutcome[E]) -> None:
         """Add the outcome of more events."""
         before = len(self._keys)
         self._keys += other._keys
         self._errors |= {before + at: error for at, error in other._errors.items()}
         self._unpublished |= {before + at: one for at, one in other._unpublished.items()}
+        self._dropped |= {before + at for at in other._dropped}
 
     @property
     def ok(self) -> bool:
-        """Whether all are published."""
+        """Whether all are published, or dropped as the topic declares."""
         return not self._errors
 
     @property
     def failed(self) -> list[PublishResult]:
         """The results of those that are not, or may not be."""
         return [self[position] for position in sorted(self._errors)]
+
+    @property
+    def dropped(self) -> list[PublishResult]:
+        """The results of those that a full topic has dropped, with `overflow="drop_newest"`."""
+        return [self[position] for position in sorted(self._dropped)]
 
     @property
     def to_republish(self) -> list[Unpublished[E]]:
@@ -122,7 +135,8 @@ class PublishOutcome(Sequence[PublishResult], Generic[E]):
             return [self[at] for at in range(*position.indices(len(self)))]
         at = range(len(self))[position]
         key = self._keys[at]
-        return PublishResult(None if key is None else ids.to_text(key), self._errors.get(at))
+        id = None if key is None else ids.to_text(key)
+        return PublishResult(id, self._errors.get(at), at in self._dropped)
 
     def __repr__(self) -> str:
         return f"<PublishOutcome of {len(self)} events, {len(self._errors)} failed>"

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from headrace.client.send.coalescer import BATCH
+from headrace.client.send.sender import EventDropped
 from headrace.client.session import ClientSession
 from headrace.client.topic.event_encoder import EventEncoder
 from headrace.client.topic.publication import (
@@ -58,7 +59,7 @@ class Publisher(Generic[E]):
         log, parcel, custom_ids = (await self._encoder(session, checked)).prepared(event)
         await self._create_groups(session)
         missing = await self._put(session, log, [parcel], custom_ids)
-        if missing:
+        if missing and not isinstance(missing[0], EventDropped):
             raise _own(missing[0], parcel)
         return ids.to_text(parcel.job_id)
 
@@ -215,14 +216,17 @@ class _Batches(Generic[E]):
         return [batch for batch in found.values() if not self._held_back(batch)]
 
     def failed(self, batch: _LogBatch[E], missing: Mapping[int, HeadraceError]) -> None:
-        """Record the errors of events that are missing of a batch."""
+        """Record the errors of events that are missing of a batch, and which were dropped."""
         for at, error in missing.items():
+            if isinstance(error, EventDropped):
+                self._outcome.drop(batch.positions[at])
+                continue
             parcel = batch.parcels[at]
             event = batch.events[at]
             if not isinstance(event, Unpublished):
                 event = Unpublished(event, PreparedEvent(batch.log, parcel, True))
             self._outcome.fail(batch.positions[at], _own(error, parcel), event)
-        self._closed[batch.log] = error
+            self._closed[batch.log] = error
 
     def _held_back(self, batch: _LogBatch[E]) -> bool:
         error = self._closed.get(batch.log)

@@ -88,4 +88,9 @@ def _bound(options: TopicOptions) -> Bound | None:
     most = options.most_per_shard
     if most is None:
         return None
-    return Bound(most, options.overflow == "drop_oldest", options.gone_after_ms)
+    return Bound(
+        most,
+        drops_oldest=options.overflow == "drop_oldest",
+        drops_newest=options.overflow == "drop_newest",
+        gone_after_ms=options.gone_after_ms,
+    )

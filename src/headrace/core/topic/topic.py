@@ -8,7 +8,13 @@ from typing import Any, TypedDict, get_type_hints
 
 import msgspec
 
-from headrace.core.bounds import Overflow, check_count, check_flag, check_label, check_overflow
+from headrace.core.bounds import (
+    TopicOverflow,
+    check_count,
+    check_flag,
+    check_label,
+    check_overflow,
+)
 from headrace.core.clock import Duration, epoch_ms, to_ms
 from headrace.core.job import ids
 from headrace.core.queue_names import check_topic
@@ -32,7 +38,7 @@ class TopicKwargs(TypedDict, total=False):
     retention: Duration
     shards: int
     max_length: int | None
-    overflow: Overflow
+    overflow: TopicOverflow
     codec: CodecName | EventCodec
     version: int
     upcast: Upcast | Upcasts | None
@@ -50,7 +56,7 @@ class TopicOptions(msgspec.Struct, frozen=True):
     shards: int = 1
     retention: Duration = RETENTION
     max_length: int | None = None
-    overflow: Overflow = "reject"
+    overflow: TopicOverflow = "reject"
     source: str | None = None
     max_payload: int | None = None
     group_gone_after: Duration = GROUP_GONE_AFTER

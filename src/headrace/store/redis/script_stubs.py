@@ -399,13 +399,13 @@ def promote(
 
 
 def publish(
-    link: Link, keys: QueueKeys, *, events: int, may_exist: bool, most: int, drops: bool, gone: int,
+    link: Link, keys: QueueKeys, *, events: int, may_exist: bool, most: int, drops: int, gone: int,
     each: int, parcels: Sequence[Argument], idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[list[int]]:
     return link.run(
         _publish, [keys.ready, keys.jobs, keys.scheduled, keys.parked, keys.groups,
         keys.due_channel, keys.events, keys.facts, keys.minute, keys.sessions], [events, keys.queue,
-        int(may_exist), most, int(drops), gone, each, *parcels], idempotency,
+        int(may_exist), most, drops, gone, each, *parcels], idempotency,
     )
 
 

@@ -63,19 +63,22 @@ class RedisTopics(RedisHistory):
         if not self.is_announced(log):
             await self.announce(links.send, log)
         each, parcels = encoding.of_events(events)
-        taken, dropped, *known = await script_stubs.publish(
+        taken, dropped, *noted = await script_stubs.publish(
             links.put,
             self.keys(log),
             events=self.events_most,
             may_exist=may_exist,
             most=bound.most if bound else 0,
-            drops=bound is not None and bound.drops_oldest,
+            drops=_drops(bound),
             gone=bound.gone_after_ms if bound else 0,
             each=each,
             parcels=parcels,
             idempotency=idempotency,
         )
-        return Published(taken, tuple(at - 1 for at in known), dropped)
+        if not noted:
+            return Published(taken, (), dropped)
+        known = tuple(at - 1 for at in noted if at > 0)
+        return Published(taken, known, dropped, tuple(-at - 1 for at in noted if at < 0))
 
     async def join(self, queue: str, group: Group, begin: Position) -> bool:
         again = queue in self._joined
@@ -214,6 +217,13 @@ def _state(name: str, record: bytes, now: QueueState, figures: Sequence[int]) ->
         stopped_since_ms=since or None,
         last_died_ms=now.last_died_ms,
     )
+
+
+def _drops(bound: Bound | None) -> int:
+    """Which events are dropped of a log that is full, as the script has it."""
+    if bound is None:
+        return 0
+    return 2 if bound.drops_newest else int(bound.drops_oldest)
 
 
 def _record(group: Group) -> str:

@@ -52,18 +52,25 @@ def publish(
     known = _known(change, log, [event.job_id for event in events]) if may_exist else set()
     again, now, later = _sorted_out(change, events, known)
     taken = len(events)
+    refused: list[int] = []
     drops = bound is not None and _drops(change, log, bound)
     if bound is not None and not drops:
         room = _room(change, log, bound, len(now))
-        if room < len(now):
+        if room < len(now) and bound.drops_newest:
+            now, refused = now[:room], now[room:]
+            change.count(log_name(log_source(change.queue)[0]), "dropped", len(refused))
+        elif room < len(now):
             taken = now[room]
             now, later = now[:room], [place for place in later if place < taken]
     if later:
         insert.append(change, [events[place] for place in later], may_exist=False)
-    refused = _add(change, log, [_new(events[place]) for place in now], "sent")
-    again += [place for place in now if events[place].job_id in refused]
-    dropped = _drop_oldest(change, log, bound, len(now)) if bound is not None and drops else 0
-    return Published(taken, tuple(sorted(place for place in again if place < taken)), dropped)
+    there = _add(change, log, [_new(events[place]) for place in now], "sent")
+    again += [place for place in now if events[place].job_id in there]
+    dropped = len(refused)
+    if bound is not None and drops:
+        dropped = _drop_oldest(change, log, bound, len(now))
+    again = sorted(place for place in again if place < taken)
+    return Published(taken, tuple(again), dropped, tuple(refused))
 
 
 def _sorted_out(

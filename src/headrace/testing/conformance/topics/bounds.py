@@ -26,6 +26,7 @@ from headrace.testing.conformance.topics.topic_ground import (
 
 FEW = Bound(3)
 LATEST = Bound(3, drops_oldest=True)
+FIRST = Bound(3, drops_newest=True)
 
 
 class BoundsConformance(TopicGround):
@@ -97,6 +98,21 @@ class BoundsConformance(TopicGround):
         again = await store.publish(LOG, events, bound=FEW, may_exist=True)
         assert again == Published(3, known=(0, 1, 2))
         assert await self.in_log(store) == keys(events[:3])
+
+    async def test_the_newest_are_dropped_and_counted_but_not_what_needs_no_room(
+        self, store: Store
+    ) -> None:
+        await self.join(store)
+        events, later = [event() for _ in range(5)], event(delay_ms=60_000)
+        assert await store.publish(LOG, events[:4], bound=FIRST) == Published(4, (), 1, (3,))
+        known, new = events[0], events[4]
+        answer = await store.publish(LOG, [new, later, known], bound=FIRST, may_exist=True)
+        assert answer == Published(3, (2,), 1, (0,))
+        assert await self.in_log(store) == keys(events[:3])
+        assert await self.tallied(store) == {"sent": 4, "dropped": 2}
+        member = self.member(store)
+        assert await self.settle(member, await self.take(member, 3), DONE) == []
+        assert await store.publish(LOG, [new], bound=FIRST) == Published(1)
 
     async def test_no_more_is_taken_however_many_publish(self, store: Store) -> None:
         await self.join(store)

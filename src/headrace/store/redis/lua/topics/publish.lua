@@ -1,13 +1,13 @@
 #!lua
 -- Add events to a log, in their order, as many as there is room for; atomic, so that an event is in the index exactly if it is in the log.
 -- KEYS: ready jobs scheduled parked groups due_channel events facts minute sessions
--- ARGV: events:int queue may_exist:bool most:int drops:bool gone:int each:int, then *parcels, for each event: envelope when constraints key
--- Returns list[int]: {taken, dropped, position…}: the positions, from 1, of events that were known already.
+-- ARGV: events:int queue may_exist:bool most:int drops:int gone:int each:int, then *parcels, for each event: envelope when constraints key
+-- Returns list[int]: {taken, dropped, position…}: the positions, from 1, of events that were known already; negative, of new ones that were dropped.
 
--- most: how many the log may hold, 0 for any number; `drops` if the oldest make room, settled or not.
+-- most: how many the log may hold, 0 for any number; drops: 1 if the oldest make room, settled or not, 2 if the newest are dropped.
 -- when: '' now, '+ms' that long from now, '@ms' at that time. each: 1 if there are only envelopes,
 -- which have the ids in them, as is most common.
-local may_exist, most, drops = ARGV[3] == '1', tonumber(ARGV[4]), ARGV[5] == '1'
+local may_exist, most, drops, drops_newest = ARGV[3] == '1', tonumber(ARGV[4]), ARGV[5] == '1', ARGV[5] == '2'
 local HEAD, EACH = 7, tonumber(ARGV[7])
 local count = (#ARGV - HEAD) / EACH
 local is_plain = EACH == 1
@@ -100,17 +100,21 @@ for i = 1, are_simple and 0 or count do
     known[#known + 1] = i
   else
     local place = when ~= '' and schedule(event, when, envelope, constraints)
-    if not place then
-      if room < 1 then
-        taken = i - 1
-        break
-      end
+    if not place and room >= 1 then
       place = add(envelope, constraints)
       room = room - 1
     end
-    seen[event] = may_exist
-    index[#index + 1] = event
-    index[#index + 1] = place
+    if place then
+      seen[event] = may_exist
+      index[#index + 1] = event
+      index[#index + 1] = place
+    elseif drops_newest then
+      known[#known + 1] = -i
+      dropped = dropped + 1
+    else
+      taken = i - 1
+      break
+    end
   end
 end
 set_places(key.jobs, index)
