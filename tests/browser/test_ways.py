@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -183,6 +184,32 @@ async def test_times_are_local_and_their_tooltips_utc(shop: Shop, browser: Brows
         await expect(visitor.page.locator("[data-pulse]")).to_have_text("Live")
         await expect(time).to_have_text(tokyo)
         await expect(time).to_have_attribute("title", f"{sent:%Y-%m-%d %H:%M:%S} UTC")
+
+
+async def test_sentences_and_drawings_say_local_times_too(shop: Shop, browser: Browser) -> None:
+    app = shop.app
+    async with (
+        app,
+        app.worker(),
+        dashboard_at(app) as home,
+        visiting(browser, home, timezone_id="Asia/Tokyo") as visitor,
+    ):
+        (id,) = await bury(shop, 1)
+        last = (await app.admin.job(id)).attempts[-1]
+        tokyo, utc = last.ended.astimezone(ZoneInfo("Asia/Tokyo")), f"{last.ended:%F %T} UTC"
+        await visitor.go(f"/job?id={id}")
+        page = visitor.page
+        await expect(page.locator("[data-pulse]")).to_have_text("Live")
+        await expect(page.locator(".sentence")).to_contain_text(f"since {tokyo:%F %T} GMT+9, after")
+        await expect(page.locator(".sentence time")).to_have_attribute("title", utc)
+        bar = page.locator(".gantt title").last
+        began = last.started.astimezone(ZoneInfo("Asia/Tokyo"))
+        said = f"from {began:%F %T} GMT+9 ({last.started:%F %T} UTC) on"
+        assert said in (await bar.text_content() or "")
+        await visitor.go("/queue?name=payments")
+        await expect(page.locator("[data-pulse]")).to_have_text("Live")
+        said = await page.locator(".chart title").first.text_content() or ""
+        assert re.match(r"\d\d:\d\d GMT\+9 \(\d\d:\d\d UTC\): ", said), said
 
 
 async def test_all_on_a_page_are_selected_and_an_id_is_copied(shop: Shop, browser: Browser) -> None:

@@ -85,7 +85,7 @@ def _chart(title: str, points: tuple[int, ...], series: tuple[Series, ...], *, b
         totals = [value or 0 for each in series for value in each.values]
     most = _rounded(max(totals, default=0), bars=bars)
     shapes = _bars(series, most) if bars else _lines(series, most)
-    hits = _hits(series, times, say)
+    hits = _hits(series, moments, say)
     description = _described(series, say)
     svg = (
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" role="img" '
@@ -171,17 +171,19 @@ def _height(value: float, most: float) -> float:
 
 
 def _hits(
-    series: Sequence[Series], times: Sequence[str], say: Callable[[float | None], str]
+    series: Sequence[Series], moments: Sequence[datetime], say: Callable[[float | None], str]
 ) -> str:
-    """Tooltips of the points that have a value."""
-    width, found = WIDTH / max(1, len(times)), []
-    for at, time in enumerate(times):
+    """Tooltips of the points that have a value; a script adds the time in the local zone."""
+    width, found = WIDTH / max(1, len(moments)), []
+    for at, moment in enumerate(moments):
         if not any(each.values[at] for each in series):
             continue
+        utc = f"{moment:%H:%M} UTC"
         said = ", ".join(f"{each.label} {say(each.values[at])}" for each in series)
         found.append(
             f'<rect class="hit" x="{at * width:.1f}" y="0" width="{width:.1f}" height="{HEIGHT}">'
-            f"<title>{escape(f'{time} UTC: {said}')}</title></rect>"
+            f'<title data-time="{moment.isoformat()}" data-utc="{utc}">'
+            f"{escape(f'{utc}: {said}')}</title></rect>"
         )
     return "".join(found)
 

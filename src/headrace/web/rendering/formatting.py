@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +15,7 @@ from headrace.core.display import plural as plural
 # Line ends and tabs; and joiners, which emoji and some scripts need.
 _KEPT = frozenset("\n\t\u200c\u200d")
 NOTHING = "\N{EN DASH}"
+_UTC = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC)")
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
@@ -95,6 +97,20 @@ def moment(value: datetime | None) -> str:
     return NOTHING if value is None else value.strftime("%Y-%m-%d %H:%M:%S %Z").rstrip()
 
 
+def with_times(text: str) -> Markup:
+    """A sentence whose times a script shows in the local zone, with UTC as the tooltip."""
+    parts = _UTC.split(text)
+    shown = [escape(visible(part)) if at % 2 == 0 else _time(part) for at, part in enumerate(parts)]
+    return Markup("").join(shown)
+
+
+def _time(text: str) -> Markup:
+    iso = text.removesuffix(" UTC").replace(" ", "T")
+    return Markup('<time datetime="{}Z" title="{}" data-local="full">{}</time>').format(
+        iso, text, text
+    )
+
+
 def size(value: int) -> str:
     """A number of bytes."""
     if value < 1024:
@@ -112,4 +128,5 @@ FILTERS = {
     "size": size,
     "utc": utc_text,
     "verbatim": verbatim,
+    "with_times": with_times,
 }

@@ -36,6 +36,7 @@ class GanttBar:
     width: float
     tone: str
     title: str
+    began: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,4 +109,5 @@ def _bar(span: Span, began: datetime, length: float) -> GanttBar:
     took = (span.ended - span.began).total_seconds()
     x, width = (span.began - began).total_seconds() * scale, max(_THINNEST, took * scale)
     title = f"{span.tone}, {seconds(max(0.0, took))} from {utc_text(span.began)} on"
-    return GanttBar(round(min(x, WIDTH - _THINNEST), 1), round(width, 1), span.tone, title)
+    x = round(min(x, WIDTH - _THINNEST), 1)
+    return GanttBar(x, round(width, 1), span.tone, title, span.began)

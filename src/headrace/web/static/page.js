@@ -86,6 +86,15 @@
       if (form !== "title") element.textContent = text;
       else if (!element.title.startsWith(text)) element.title = text + " (" + element.title + ")";
     });
+    // Of a drawing: "18:03 UTC: done 5" becomes "19:03 CET (18:03 UTC): done 5".
+    document.querySelectorAll("title[data-time]").forEach(function (element) {
+      var time = new Date(element.getAttribute("data-time"));
+      var utc = element.getAttribute("data-utc");
+      var said = element.textContent;
+      if (isNaN(time) || said.includes("(" + utc + ")")) return;
+      var text = localTime(time, utc.length > 9 ? "full" : "clock");
+      if (text !== utc) element.textContent = said.replace(utc, text + " (" + utc + ")");
+    });
   }
 
   showLocalTimes();
