@@ -130,19 +130,19 @@ def failed_history(number: int, traceback: str = "") -> History:
 def test_attempts_of_all_lives_are_numbered_through() -> None:
     data = b""
     for number in range(3):
-        before = decode_history(replayed_history(data))
+        before = decode_history(replayed_history(data, 7, "ann"))
         data = encode_history(History(failed_history(number).attempts, 1, 0, before.earlier))
     every = all_attempts(decode_history(data))
     assert [each.number for each in every] == [1, 2, 3]
     assert [each.error_text for each in every] == ["no 0", "no 1", "no 2"]
-    assert replayed_history(b"") == b""
-    assert len(decode_history(replayed_history(data)).attempts) == 0
+    assert decode_history(replayed_history(b"", 7)) == History(replayed_ms=7)
+    assert len(decode_history(replayed_history(data, 7, "ann")).attempts) == 0
 
 
 def test_earlier_attempts_do_not_grow_without_end() -> None:
     data = b""
     for number in range(200):
-        before = decode_history(replayed_history(data))
+        before = decode_history(replayed_history(data, 7, "ann"))
         mine = failed_history(number, "x" * 5_000).attempts
         data = encode_history(History(mine, 1, 0, bounded_earlier(before)))
         assert len(data) < 100_000

@@ -17,7 +17,7 @@ import pytest
 
 from headrace.core.bounds import DEAD_KEPT_DAYS
 from headrace.core.job.envelope import encode_envelope
-from headrace.core.job.history import History, decode_history
+from headrace.core.job.history import decode_history
 from headrace.core.job.ids import to_id
 from headrace.core.job.outcome import DONE, RELEASED, Dead, Done, Retried
 from headrace.core.job.parcel import Parcel, Tick
@@ -836,7 +836,7 @@ class TestPeople:
         [snapshot] = await store.get("q", [key("a")], bodies=True)
         assert snapshot is not None
         assert (snapshot.state, snapshot.verdict) == (State.WAITING, b"")
-        assert decode_history(snapshot.history) == History(earlier=b"history")
+        assert decode_history(snapshot.history).earlier == b"history"
         assert names(await consumer.fetch(2, 0)) == "b a"
 
     async def test_purge_forgets(self, store: SqliteStore, consumer: SqliteConsumer) -> None:

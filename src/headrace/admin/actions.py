@@ -149,7 +149,7 @@ class ActionRecorder:
     def __init__(self, actor: object, address: str = "") -> None:
         if not isinstance(actor, str) or not actor.strip():
             raise ConfigError(f"an actor is a text that says who acts, not {actor!r}")
-        self._actor = _line(actor)
+        self.actor = _line(actor)
         self._address = _line(address)
 
     @asynccontextmanager
@@ -175,7 +175,7 @@ class ActionRecorder:
                 await keep(action, action_log)
 
     def _log(self, action: PendingAction) -> None:
-        said = {"actor": self._actor, "verb": action.verb, "target": action.target}
+        said = {"actor": self.actor, "verb": action.verb, "target": action.target}
         outcome = action.error or "done"
         more = {"detail": action.detail, "outcome": outcome, "address": self._address}
         # Failures at this level too: the actor gets the error itself.
@@ -191,8 +191,8 @@ class ActionRecorder:
             keeping.cancel()
             log.warning(
                 "what %s did could not be recorded in time",
-                self._actor,
-                extra={"actor": self._actor},
+                self.actor,
+                extra={"actor": self.actor},
             )
 
     async def _keep(
@@ -203,9 +203,9 @@ class ActionRecorder:
         except Exception as error:
             log.warning(
                 "what %s did could not be recorded: %s",
-                self._actor,
+                self.actor,
                 error,
-                extra={"actor": self._actor, "error": str(error)},
+                extra={"actor": self.actor, "error": str(error)},
             )
 
     async def _write(
@@ -216,7 +216,7 @@ class ActionRecorder:
             # Ids sort by time, also within one millisecond of a process.
             action.id = f"{action.at_ms:014d}-{next(_numbers):09d}-{secrets.token_hex(4)}"
         record = ActionRecord(
-            *(action.at_ms, self._actor, action.verb, action.target, action.detail, action.error),
+            *(action.at_ms, self.actor, action.verb, action.target, action.detail, action.error),
             *(self._address, action.changes, finished, action.redacted),
         )
         most = limits.ACTIONS_KEPT_COUNT

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from headrace.core.job.ids import JobId
     from headrace.store.contract import Store
 
+_MOST_ACTOR = 200
+
 
 class AdminContext:
     """The base of all parts of the admin. Caches nothing: each call asks the store."""
@@ -37,6 +39,11 @@ class AdminContext:
         acting = copy.copy(self)
         acting._action = action
         return acting
+
+    @property
+    def _actor(self) -> str:
+        """Who acts, in few words; empty if that is not known."""
+        return "" if self._recorder is None else self._recorder.actor[:_MOST_ACTOR]
 
     @property
     def _action_log(self) -> ActionLog:

@@ -15,7 +15,7 @@ import msgspec
 from headrace.core.display import harmless as harmless
 
 if TYPE_CHECKING:
-    from headrace.client.attempts import AttemptInfo
+    from headrace.client.attempts import AttemptInfo, ReplayInfo
 
 T = TypeVar("T")
 
@@ -112,6 +112,17 @@ def moment(time: datetime) -> str:
 def shortened(text: str) -> str:
     """The text, cut to a screen or two."""
     return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "…"
+
+
+def show_attempts(attempts: Sequence[AttemptInfo], replays: Sequence[ReplayInfo]) -> None:
+    """Print the runs of a job, and between them when it was replayed."""
+    for number, attempt in enumerate((None, *attempts)):
+        if attempt is not None:
+            show_attempt(attempt)
+        for replay in replays:
+            if replay.before == number:
+                by = f" by {harmless(replay.by)}" if replay.by else ""
+                click.echo(f"\nreplayed: {moment(replay.at)}{by}")
 
 
 def show_attempt(attempt: AttemptInfo) -> None:

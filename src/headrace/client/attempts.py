@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from headrace.core.clock import to_datetime
-from headrace.core.job.history import Attempt, all_attempts, decode_history
+from headrace.core.job.history import Attempt, all_attempts, decode_history, lives_of
 from headrace.core.job.ids import JobId
 from headrace.core.job.state import State
 from headrace.core.workers import WORKERS, decode_record
 from headrace.errors import Reject
 from headrace.store.contract import JobSnapshot, Store
+from headrace.store.values import EndedJob
 
 _REJECT = f"{Reject.__module__}.{Reject.__qualname__}"
 
@@ -47,6 +48,38 @@ class AttemptInfo:
             attempt.error_text,
             attempt.traceback,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayInfo:
+    """One replay of a job."""
+
+    at: datetime
+    by: str
+    """Who asked for it; empty if that is not known."""
+    before: int
+    """How many attempts there were before it."""
+    after: int
+    """How many there were until the next replay, or until now."""
+
+
+def replays_of(data: bytes, ended: EndedJob | None = None) -> tuple[ReplayInfo, ...]:
+    """The replays of a job with this history, the first of them first."""
+    found, before = list[ReplayInfo](), 0
+    lives = lives_of(decode_history(data))
+    for life in lives:
+        succeeded = life is lives[-1] and ended is not None and _ran_well(ended)
+        count = len(life.attempts) + succeeded
+        if life.replayed_ms:
+            at = to_datetime(life.replayed_ms)
+            found.append(ReplayInfo(at, life.replayed_by, before, count))
+        before += count
+    return tuple(found)
+
+
+def _ran_well(job: EndedJob) -> bool:
+    """Whether its last run succeeded, which is none of the attempts of its history."""
+    return job.state is State.DONE and bool(job.started_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +127,7 @@ def attempts_of(snapshot: JobSnapshot) -> list[Attempt]:
     """Every run of a job that has ended, from before replays too, and the one that succeeded."""
     attempts = list(all_attempts(decode_history(snapshot.history)))
     job = snapshot.ended
-    if job is not None and job.state is State.DONE and job.started_ms:
+    if job is not None and _ran_well(job):
         ended_ms = job.started_ms + round(job.took_us / 1000)
         number = len(attempts) + 1
         attempts.append(Attempt(number, job.started_ms, ended_ms, job.worker, "", "", ""))

@@ -111,16 +111,16 @@ class FlowJob(Job[R]):
             if not update.state.final:
                 await asyncio.sleep(poll)
 
-    async def resume(self) -> int:
+    async def resume(self, *, by: str = "") -> int:
         """Replay the jobs of the flow that failed, and any that was sent before the flow and keeps
         it from ending; those that died with them wait again, and keep the results that they have.
-        Returns how many were replayed: asking twice replays once."""
+        Returns how many were replayed: asking twice replays once. Their history says `by` whom."""
         store = (await self._app.session()).store
         replayed = 0
         for queue, part in (await self._parts(members=True)).items():
             for chunk in _chunks(part.failed):
-                replayed += sum(await store.replay(queue, chunk))
-        before = FlowReplay(store)
+                replayed += sum(await store.replay(queue, chunk, by=by))
+        before = FlowReplay(store, by)
         seen = await self._seen(self.ends)
         for queue, jobs in (await _by_queue(job for job in seen if _died_with(seen[job]))).items():
             for some in _chunks(jobs):

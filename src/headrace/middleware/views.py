@@ -92,7 +92,7 @@ class JobRun:
     @property
     def replayed(self) -> bool:
         """Whether it was dead before: `attempt` counts from its last replay."""
-        return bool(self._run.history.earlier)
+        return bool(self._run.history.replayed_ms)
 
     @property
     def headers(self) -> Mapping[str, str]:

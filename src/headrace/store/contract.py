@@ -424,10 +424,11 @@ class Store(TopicStore, Protocol):
         ...
 
     async def replay(
-        self, queue: str, job_ids: Sequence[JobId], envelopes: Sequence[bytes] = ()
+        self, queue: str, job_ids: Sequence[JobId], envelopes: Sequence[bytes] = (), by: str = ""
     ) -> list[bool]:
         """Send dead jobs again, as they were or with the given envelopes, one for each. Their
-        earlier attempts stay in their history, and do not count. False for a job that is not dead
+        earlier attempts stay in their history, with when they were replayed and `by` whom, and do
+        not count. False for a job that is not dead
         (any more), so asking twice replays once. They pass their lane and limits again; a `unique`
         name that another job has meanwhile stays with that one. Jobs that died because they waited
         for one of them wait again, with the results that they have; asked for themselves, they

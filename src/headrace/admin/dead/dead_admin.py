@@ -154,8 +154,10 @@ class DeadAdmin(AdminContext):
         store = await self._store()
         named = ids if ids is None or isinstance(ids, str) else list(ids)
         if edit is None:
-            return await self._apply(FlowReplay(store).send, named, queue, conditions)
-        edited = EditedReplay(self._app, store, edit, self._redaction_of_records, self._edited)
+            return await self._apply(FlowReplay(store, self._actor).send, named, queue, conditions)
+        edited = EditedReplay(
+            self._app, store, edit, self._redaction_of_records, self._edited, by=self._actor
+        )
         await self._apply(edited.check, named, queue, conditions)
         return await self._apply(edited.send, named, queue, conditions)
 

@@ -11,7 +11,7 @@ from headrace.admin.bodies import arguments_of, opened, task_of
 from headrace.admin.matcher import JobMatcher, dead_masks
 from headrace.admin.redaction import CLEAR, Redaction, masked_attempts
 from headrace.admin.topics.event_info import EventInfo, event_in
-from headrace.client.attempts import AttemptInfo
+from headrace.client.attempts import AttemptInfo, ReplayInfo, replays_of
 from headrace.core.clock import to_datetime
 from headrace.core.job import ids
 from headrace.core.job.envelope import Envelope
@@ -39,6 +39,8 @@ class DeadInfo:
     """The bytes of the job; empty with a redact hook."""
     unreadable: tuple[str, ...] = ()
     """Which parts cannot be read: `reason`, `history`, `envelope`."""
+    replays: tuple[ReplayInfo, ...] = ()
+    """When it was dead before and sent again, and by whom."""
 
     @classmethod
     def of(cls, queue: str, job: DeadJob, redaction: Redaction = CLEAR) -> DeadInfo:
@@ -54,6 +56,7 @@ class DeadInfo:
             attempts=masked_attempts(attempts, dead_masks(job, redaction)),
             envelope=b"" if redaction.active else job.envelope,
             unreadable=_unreadable(job),
+            replays=replays_of(job.history),
         )
         if isinstance(info, RedactedDead):
             info.keep(job.envelope, redaction)

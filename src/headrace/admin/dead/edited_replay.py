@@ -47,8 +47,9 @@ class EditedReplay:
         edit: Edit,
         redaction: Redaction = CLEAR,
         on_edit: OnEdit = lambda task, old, new: None,
+        by: str = "",
     ) -> None:
-        """`on_edit` is called for each job when it is checked."""
+        """`on_edit` is called for each job when it is checked; `by` is who asks for it."""
         if not callable(edit) and not isinstance(edit, Mapping):
             raise ConfigError(f"edit must map names to values, or be a function, not {edit!r}")
         self._app = app
@@ -56,6 +57,7 @@ class EditedReplay:
         self._edit = edit
         self._redaction = redaction
         self._on_edit = on_edit
+        self._by = by
 
     async def check(self, queue: str, job_ids: Sequence[JobId]) -> list[bool]:
         """For each job whether it is dead; raises if one of those cannot be edited."""
@@ -66,7 +68,7 @@ class EditedReplay:
         edited = await self._edited(queue, job_ids)
         if not edited:
             return [False] * len(job_ids)
-        sent = await self._store.replay(queue, list(edited), list(edited.values()))
+        sent = await self._store.replay(queue, list(edited), list(edited.values()), self._by)
         done = dict(zip(edited, sent, strict=True))
         return [done.get(job_id, False) for job_id in job_ids]
 

@@ -29,4 +29,4 @@ class FlowAdmin(JobAdmin):
         envelope = opened(seen.envelope)
         if envelope is None or not envelope.overrides.flow:
             raise ConfigError(f"job {id} is in no flow: replay() sends a dead job again")
-        return await self._app.flow(ids.to_text(envelope.overrides.flow)).resume()
+        return await self._app.flow(ids.to_text(envelope.overrides.flow)).resume(by=self._actor)

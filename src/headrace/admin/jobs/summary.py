@@ -18,7 +18,7 @@ from headrace.admin.redaction import (
     masked_progress,
 )
 from headrace.admin.topics.event_info import EventInfo, event_in
-from headrace.client.attempts import AttemptInfo, RunTimes, attempts_of
+from headrace.client.attempts import AttemptInfo, ReplayInfo, RunTimes, attempts_of, replays_of
 from headrace.core import codec
 from headrace.core.clock import to_datetime
 from headrace.core.job import ids
@@ -143,6 +143,8 @@ class JobDetail(JobSummary):
     result_kept: bool
     """Whether `result` is what it returned."""
     attempts: tuple[AttemptInfo, ...]
+    replays: tuple[ReplayInfo, ...]
+    """When it was dead and sent again, by whom, and after how many attempts."""
     flow: str | None
     """The id of the last job of the flow it belongs to."""
     lane: str | None
@@ -181,6 +183,7 @@ class JobDetail(JobSummary):
             result=redaction.value(summary.task, _result(snapshot)),
             result_kept=_has_result(snapshot),
             attempts=masked_attempts(list(map(AttemptInfo.of, attempts_of(snapshot))), masks),
+            replays=replays_of(snapshot.history, snapshot.ended),
             flow=_flow(envelope),
             lane=masked_lane(constraints.lane, masks, summary.task) or None,
             width=constraints.width if constraints.lane else None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.jobs.views import event_facts
-from headrace.cli.output import harmless, moment, shortened, show_attempt, table
+from headrace.cli.output import harmless, moment, shortened, show_attempts, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,8 +87,7 @@ def show_job(info: DeadInfo) -> None:
             click.echo(f"{name:<11}{harmless(value)}")
     if info.arguments is None and info.envelope:
         click.echo(f"{'bytes':<11}{_hex(info.envelope)}")
-    for attempt in info.attempts:
-        show_attempt(attempt)
+    show_attempts(info.attempts, info.replays)
 
 
 def _row(info: DeadInfo) -> tuple[str | int, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.admin.jobs.listing import ENDED
-from headrace.cli.output import harmless, moment, shortened, show_attempt, table
+from headrace.cli.output import harmless, moment, shortened, show_attempts, table
 from headrace.core.display import plural
 from headrace.core.job.state import State
 
@@ -59,8 +59,7 @@ def show_job(
     for name, value in _facts(job, parents, received):
         if value:
             click.echo(f"{name:<11}{harmless(value)}")
-    for attempt in job.attempts:
-        show_attempt(attempt)
+    show_attempts(job.attempts, job.replays)
     if job.log:
         click.echo("\nlog")
         for line in job.log:

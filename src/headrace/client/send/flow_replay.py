@@ -16,14 +16,16 @@ if TYPE_CHECKING:
 class FlowReplay:
     """Its `send` has the signature of a store's verbs."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, by: str = "") -> None:
+        """`by` is who asks for it, if that is known."""
         self._store = store
+        self._by = by
         self.replayed: set[Cause] = set()
         """Jobs that had failed before others, and were replayed for them."""
 
     async def send(self, queue: str, job_ids: Sequence[JobId]) -> list[bool]:
         """For each job whether it was replayed, or a job that keeps it from running."""
-        sent = await self._store.replay(queue, job_ids)
+        sent = await self._store.replay(queue, job_ids, by=self._by)
         left = [job_id for job_id, done in zip(job_ids, sent, strict=True) if not done]
         resumed = await self.resume(queue, left) if left else set()
         return [done or job_id in resumed for job_id, done in zip(job_ids, sent, strict=True)]
@@ -54,7 +56,7 @@ class FlowReplay:
             if cause not in self.replayed:
                 by_queue.setdefault(cause.queue, []).append(cause.job_id)
         for queue, job_ids in by_queue.items():
-            sent = await self._store.replay(queue, job_ids)
+            sent = await self._store.replay(queue, job_ids, by=self._by)
             self.replayed |= {
                 Cause(queue, job_id) for job_id, done in zip(job_ids, sent, strict=True) if done
             }

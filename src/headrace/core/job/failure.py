@@ -149,6 +149,8 @@ def moved_on(history: History, delivered: int) -> History:
         history.deliveries + delivered,
         history.crashes + delivered - 1,
         bounded_earlier(history) if history.earlier else b"",
+        history.replayed_ms,
+        history.replayed_by,
     )
 
 

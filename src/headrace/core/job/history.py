@@ -30,6 +30,10 @@ class History(msgspec.Struct, array_like=True, frozen=True):
     """Of those deliveries, the ones that ended without an outcome."""
     earlier: bytes = b""
     """The encoded history from before the job was last replayed: for people, not counted."""
+    replayed_ms: int = 0
+    """When it was last replayed; 0 if it never was."""
+    replayed_by: str = ""
+    """Who did that, if it is known."""
 
 
 NO_HISTORY = History()
@@ -57,29 +61,30 @@ def decode_history(data: bytes) -> History:
         return NO_HISTORY
 
 
-def replayed_history(data: bytes) -> bytes:
+def replayed_history(data: bytes, now_ms: int, by: str = "") -> bytes:
     """What a dead job with this history has when it is sent again: none that counts."""
-    return _encode(History(earlier=data)) if data else b""
+    return _encode(History(earlier=data, replayed_ms=now_ms, replayed_by=by))
 
 
 def all_attempts(history: History) -> tuple[Attempt, ...]:
     """Every attempt, from before replays too, numbered through."""
-    lives = [history.attempts]
-    while history.earlier:
-        history = decode_history(history.earlier)
-        lives.append(history.attempts)
-    every = [attempt for life in reversed(lives) for attempt in life]
-    if len(lives) == 1:
+    if not history.earlier:
         return history.attempts
+    every = [attempt for life in lives_of(history) for attempt in life.attempts]
     return tuple(msgspec.structs.replace(each, number=at) for at, each in enumerate(every, 1))
 
 
 def deaths(history: History) -> int:
     """How often the job was dead, and was replayed."""
-    count = 0
-    while history.earlier:
-        history, count = decode_history(history.earlier), count + 1
-    return count
+    return len(lives_of(history)) - 1
+
+
+def lives_of(history: History) -> list[History]:
+    """The histories between replays, the first of them first."""
+    lives = [history]
+    while lives[-1].earlier:
+        lives.append(decode_history(lives[-1].earlier))
+    return lives[::-1]
 
 
 def bounded_earlier(history: History) -> bytes:

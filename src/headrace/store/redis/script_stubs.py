@@ -477,11 +477,11 @@ def renew(
 
 
 def replay(
-    link: Link, keys: QueueKeys, *, events: int, jobs: Sequence[Argument],
+    link: Link, keys: QueueKeys, *, events: int, by: str, jobs: Sequence[Argument],
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[list[int]]:
     return link.run(
-        _replay, keys.all, [events, keys.queue, *jobs, keys.history_rules.encoded], idempotency,
+        _replay, keys.all, [events, keys.queue, by, *jobs, keys.history_rules.encoded], idempotency,
     )
 
 

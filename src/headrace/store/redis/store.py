@@ -253,13 +253,14 @@ class RedisStore(RedisTopics):
         )
 
     async def replay(
-        self, queue: str, job_ids: Sequence[JobId], envelopes: Sequence[bytes] = ()
+        self, queue: str, job_ids: Sequence[JobId], envelopes: Sequence[bytes] = (), by: str = ""
     ) -> list[bool]:
         pairs = zip(job_ids, envelopes or [b""] * len(job_ids), strict=True)
         replayed = await script_stubs.replay(
             self.links().send,
             self.keys(queue),
             events=self.events_most,
+            by=by,
             jobs=[part for pair in pairs for part in pair],
         )
         return [bool(done) for done in replayed]

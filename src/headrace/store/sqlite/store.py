@@ -202,10 +202,10 @@ class SqliteStore(SqliteReads):
         return await self._database.listen([("finished", queue)], listener)
 
     async def replay(
-        self, queue: str, job_ids: Sequence[JobId], envelopes: Sequence[bytes] = ()
+        self, queue: str, job_ids: Sequence[JobId], envelopes: Sequence[bytes] = (), by: str = ""
     ) -> list[bool]:
         return await self._writer.change(
-            queue, partial(insert.replay, job_ids=job_ids, envelopes=envelopes)
+            queue, partial(insert.replay, job_ids=job_ids, envelopes=envelopes, by=by)
         )
 
     async def purge(self, queue: str, job_ids: Sequence[JobId]) -> list[bool]:

@@ -183,7 +183,7 @@ def _dead(failed: _Failed, outcome: Dead, last: Attempt) -> _Line:
 
 def _tried(failed: _Failed, outcome: Outcome, last: Attempt) -> str:
     history = decode_history(getattr(outcome, "history", b""))
-    replayed = " since its replay" if history.earlier else ""
+    replayed = " since its replay" if history.replayed_ms else ""
     return f"attempt {last.number} of {failed.most}{replayed}"
 
 

@@ -1,7 +1,7 @@
 #!lua
 -- Send dead jobs again; atomic and gated by the deletion, so that asking twice replays once.
 -- KEYS: *
--- ARGV: events:int queue, then *jobs, for each: job_id envelope
+-- ARGV: events:int queue by:str, then *jobs, for each: job_id envelope
 -- Returns list[int]: for each job 1 if it was dead and was replayed, 0 otherwise.
 
 local wrong = wrong_way() or wrong_special()
@@ -18,7 +18,7 @@ local function send(job)
 end
 
 local replayed = {}
-for i = 3, #ARGV, 2 do
+for i = 4, #ARGV, 2 do
   local job_id = ARGV[i]
   local place_now = place_of(job_id)
   local id = place_now and string.match(place_now, '^d(%d+%-%d+)$')
@@ -30,7 +30,7 @@ for i = 3, #ARGV, 2 do
     local job = job_of(job_id, entry[2])
     -- As `replayed_history` in `core/job/history.py`; one that is too long is dropped.
     local before = #job.history <= 1048576 and job.history or ''
-    job.history = before ~= '' and '\148\144\0\0\198' .. struct.pack('>I4', #before) .. before or ''
+    job.history = '\150\144\0\0\198' .. struct.pack('>I4', #before) .. before .. cmsgpack.pack(now()) .. cmsgpack.pack(ARGV[3])
     if ARGV[i + 1] ~= '' then
       job.envelope = ARGV[i + 1]
     end

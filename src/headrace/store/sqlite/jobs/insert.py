@@ -106,7 +106,9 @@ def _notify_of_rows(change: Change, rows: Sequence[tuple[Any, ...]]) -> None:
         change.notify("ready")
 
 
-def replay(change: Change, job_ids: Sequence[JobId], envelopes: Sequence[bytes] = ()) -> list[bool]:
+def replay(
+    change: Change, job_ids: Sequence[JobId], envelopes: Sequence[bytes] = (), by: str = ""
+) -> list[bool]:
     """Send dead jobs again with all their tries; returns for each id whether it was of one."""
     found = entries.by_job_ids(change.connection, change.number, job_ids)
     bodies = dict(zip(job_ids, envelopes, strict=True)) if envelopes else {}
@@ -126,16 +128,18 @@ def replay(change: Change, job_ids: Sequence[JobId], envelopes: Sequence[bytes] 
         if entry is not None:
             chosen.append(entry)
     if chosen:
-        _send_again(change, chosen, bodies)
+        _send_again(change, chosen, bodies, by)
     return replayed
 
 
-def _send_again(change: Change, chosen: Sequence[Entry], bodies: dict[JobId, bytes]) -> None:
+def _send_again(
+    change: Change, chosen: Sequence[Entry], bodies: dict[JobId, bytes], by: str
+) -> None:
     rows = []
     before = dict(select_rows(change.connection, _HISTORIES, [(entry.id,) for entry in chosen]))
     for place, entry in enumerate(chosen, start=change.new_numbers(len(chosen))):
-        history = replayed_history(before[entry.id])
-        entry.flags = flags_again(entry) | (LADEN if history else 0)
+        history = replayed_history(before[entry.id], change.now_ms, by)
+        entry.flags = flags_again(entry) | LADEN
         body = bodies.get(entry.job_id)
         runner = runner_number(body) if body else None
         rows.append((entry.id, place, entry.flags, body, runner, history))

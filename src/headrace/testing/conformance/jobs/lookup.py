@@ -66,12 +66,15 @@ class LookupConformance(Ground):
 
     async def test_a_dead_job_is_replayed_once(self, store: Store) -> None:
         (key,) = await self.add_dead(store, 1)
-        assert await store.replay(QUEUE, [key]) == [True]
-        assert await store.replay(QUEUE, [key]) == [False]
+        before = await store.time_ms()
+        assert await store.replay(QUEUE, [key], by="ann") == [True]
+        assert await store.replay(QUEUE, [key], by="bob") == [False]
         (delivery,) = await self.take(self.worker(store))
         assert (delivery.job_id, delivery.count) == (key, 1)
         # Its earlier history goes along, and does not count.
-        assert decode_history(delivery.history) == History(earlier=DEAD.history)
+        history = decode_history(delivery.history)
+        assert before <= history.replayed_ms <= await store.time_ms()
+        assert history == History((), 0, 0, DEAD.history, history.replayed_ms, "ann")
         assert (await store.count(QUEUE)).dead == 0
 
     async def test_a_replayed_job_has_no_verdict_any_more(self, store: Store) -> None:
