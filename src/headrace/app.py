@@ -372,10 +372,15 @@ class Headrace(Settings):
         processes: int | None = None,
         drain: float = limits.DRAIN,
         wait_for_store: float | None = None,
+        name: str | None = None,
+        schedules: bool = True,
+        upkeep: bool = True,
     ) -> Worker:
         """A worker of this app's tasks, on the queues they use unless others are given: alike, by
         weight (`{"mail": 3, "default": 1}`), or `strict`, each only what those before it leave. A
-        store that is away at the start is waited for: for ever, or for `wait_for_store` seconds."""
+        store that is away at the start is waited for: for ever, or for `wait_for_store` seconds.
+        `name` is for people; a part that no other worker has is added. With `schedules=False` it
+        fires no schedules, with `upkeep=False` it only runs jobs: another worker has to do that."""
         from headrace.worker.settings import worker_settings
         from headrace.worker.worker import Worker
 
@@ -388,6 +393,9 @@ class Headrace(Settings):
             processes=processes,
             drain=drain,
             wait_for_store=wait_for_store,
+            name=name,
+            schedules=schedules,
+            upkeep=upkeep,
         )
         return Worker(self, settings)
 

@@ -251,3 +251,29 @@ def test_the_same_on_redis(start: Start, shop: Path, redis_url: str, namespace: 
     worker.says("runs default, mail")
     worker.send(signal.SIGTERM)
     assert worker.ended() == 0
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_options_have_variables_and_the_command_line_counts_first(
+    start: Start, processes: str
+) -> None:
+    worker = start(
+        *("worker", "shop:app", "-c", "9"),
+        HEADRACE_CONCURRENCY="7",
+        HEADRACE_THREADS="3",
+        HEADRACE_QUEUES="default=2,mail",
+        HEADRACE_WORKERS=processes,
+        HEADRACE_WORKER_NAME="shop-1",
+        HEADRACE_SCHEDULES="0",
+    )
+    worker.says("runs default=2, mail=1", times=int(processes))
+    worker.send(signal.SIGTERM)
+    assert worker.ended() == 0
+    assert "9 slots, 3 threads" in worker.output
+    assert worker.output.count("worker shop-1-") >= int(processes)
+
+
+def test_a_variable_that_cannot_be_read_is_named(start: Start) -> None:
+    worker = start("worker", "shop:app", HEADRACE_THREADS="several")
+    assert worker.ended() == 2
+    assert "'--threads' (env var: 'HEADRACE_THREADS')" in worker.output

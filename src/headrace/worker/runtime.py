@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from headrace.client.topic.subscription import Subscription
@@ -20,7 +20,7 @@ from headrace.worker.settings import WorkerSettings
 from headrace.worker.shared_services import SharedServices
 from headrace.worker.upkeep.autoscaler import autoscaler_of
 from headrace.worker.upkeep.dead_handlers import DeadHandlerCaller
-from headrace.worker.upkeep.dead_jobs import reporters_of
+from headrace.worker.upkeep.dead_jobs import DeadJobReporter, reporters_of
 from headrace.worker.upkeep.flow_relay import FlowRelay
 from headrace.worker.upkeep.janitor import Janitor
 from headrace.worker.upkeep.promoter import Promoter
@@ -57,7 +57,7 @@ class WorkerRuntime:
         self._shared = SharedServices(app, settings, state, totals)
         self.failures = self._shared.failures
         self._dead_handlers = self._make_dead_handlers()
-        self._dead_jobs = reporters_of(app, settings, self._shared.clock.now_ms)
+        self._dead_jobs = self._make_dead_jobs()
         job_died = self._job_died if self._dead_jobs else None
         self.loops = ConsumerLoops(settings, self._shared, self._died, hurrying, job_died)
         self._registry = self._make_registry()
@@ -90,8 +90,8 @@ class WorkerRuntime:
         self._services: tuple[Service, ...] = (
             self._shared.progress_writer,
             *self._pollers,
-            self._scheduler,
-            Janitor(app.store, settings.queues),
+            *([self._scheduler] if settings.schedules else []),
+            *([Janitor(app.store, settings.queues)] if settings.upkeep else []),
             self._stop_requests,
             *([self._autoscaler] if settings.subscriptions else []),
         )
@@ -106,11 +106,18 @@ class WorkerRuntime:
 
     def _make_dead_handlers(self) -> dict[str, DeadHandlerCaller]:
         app, worker = self._app, self._settings.name
+        if not self._settings.upkeep:
+            return {}
         return {
             one.name: DeadHandlerCaller(app.store, one, one.dead_handler, worker, app.lease)
             for one in self._settings.subscriptions
             if one.dead_handler is not None
         }
+
+    def _make_dead_jobs(self) -> Sequence[DeadJobReporter]:
+        if not self._settings.upkeep:
+            return ()
+        return reporters_of(self._app, self._settings, self._shared.clock.now_ms)
 
     def _make_registry(self) -> Registry:
         settings = self._settings
@@ -131,7 +138,9 @@ class WorkerRuntime:
 
     def _make_pollers(self) -> tuple[QueuePoller, ...]:
         app, settings = self._app, self._settings
-        # Every worker looks after the logs of all topics, also of those that it does not read.
+        if not settings.upkeep:
+            return ()
+        # The logs of all topics, also of those that it does not read.
         logs = [name for topic in app.topics.values() for name in topic.logs]
         return (
             Promoter(self.loops.upkeep, [*settings.queues, *settings.group_queues, *logs]),
@@ -155,7 +164,8 @@ class WorkerRuntime:
         )
 
     def _died(self, subscription: Subscription[..., Any], queue: str) -> None:
-        self._dead_handlers[subscription.name].poll_soon(queue)
+        if subscription.name in self._dead_handlers:
+            self._dead_handlers[subscription.name].poll_soon(queue)
 
     def _job_died(self, queue: str) -> None:
         for reporter in self._dead_jobs:
@@ -183,7 +193,8 @@ class WorkerRuntime:
             await poller.listen()
         for loop in self.loops:
             await loop.prepare()
-        await self._scheduler.listen()
+        if self._settings.schedules:
+            await self._scheduler.listen()
         await self._stop_requests.listen()
         self._heartbeat.start()
         for loop in self.loops:

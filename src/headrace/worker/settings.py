@@ -16,6 +16,10 @@ from headrace.core.job import ids
 from headrace.core.queue_names import group_source, is_log
 from headrace.errors import ConfigError
 from headrace.worker.app import WorkerApp
+from headrace.worker.group_variables import GroupCapacity, capacity_by_variable
+
+# Consumers of groups add to it, and stores have a limit for what they get.
+_LONGEST_NAME = 64
 
 Subscriptions = tuple[Subscription[..., Any], ...]
 
@@ -34,6 +38,26 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     processes: int
     drain: float
     wait_for_store: float | None
+    schedules: bool
+    """Whether it fires the ticks of schedules."""
+    upkeep: bool
+    """Whether it looks after its queues too, or only runs jobs."""
+    groups: Mapping[str, GroupCapacity]
+    """What the environment says of groups, by name."""
+
+    def scale_of(self, subscription: Subscription[..., Any]) -> tuple[int, int]:
+        """The least and the largest number of consumers of a subscription."""
+        said = self.groups.get(subscription.wants.group)
+        return (said and said.consumers) or subscription.wants.scale or (1, 1)
+
+    def slots_of(self, subscription: Subscription[..., Any]) -> int:
+        """How many events one consumer of a subscription may hold at once. By default two batches
+        fit: one is read while the other runs."""
+        said = self.groups.get(subscription.wants.group)
+        most = (said and said.max_in_flight) or subscription.wants.max_in_flight
+        if most is not None:
+            return most
+        return max(self.concurrency, 2 * (subscription.declared.batch or 0))
 
     @property
     def queues(self) -> list[str]:
@@ -62,15 +86,19 @@ def worker_settings(
     processes: int | None,
     drain: float,
     wait_for_store: float | None,
+    name: str | None,
+    schedules: bool,
+    upkeep: bool,
 ) -> WorkerSettings:
     """The checked settings of a new worker, with a name of its own."""
-    weights, subscriptions = _chosen(app, queues, strict)
+    known = _subscriptions(app)
+    weights, subscriptions = _chosen(app, known, queues, strict)
     _check_process_tasks(app)
     cpus = os.cpu_count() or 1
     if wait_for_store is not None:
         wait_for_store = bounds.check_seconds("wait_for_store", wait_for_store)
     return WorkerSettings(
-        name=f"{socket.gethostname()}-{os.getpid()}-{ids.new_id()[-4:].hex()}",
+        name=_unique_name(name),
         weights=weights,
         subscriptions=subscriptions,
         broadcasts=tuple(one for topic in app.topics.values() for one in topic.broadcasts.values()),
@@ -80,11 +108,28 @@ def worker_settings(
         processes=bounds.check_count("processes", cpus if processes is None else processes),
         drain=bounds.check_seconds("drain", drain),
         wait_for_store=wait_for_store,
+        schedules=schedules and upkeep,
+        upkeep=upkeep,
+        groups=capacity_by_variable({one.wants.group for one in known.values()}, os.environ),
     )
 
 
+def _unique_name(given: str | None) -> str:
+    """The given name, or that of the machine and the process, with a part that no other has."""
+    if given is None:
+        given = f"{socket.gethostname()}-{os.getpid()}"
+    elif len(bounds.check_name("the name of a worker", given)) > _LONGEST_NAME:
+        raise ConfigError(
+            f"the name of a worker has {len(given)} characters, at most {_LONGEST_NAME} are allowed"
+        )
+    return f"{given}-{ids.new_id()[-4:].hex()}"
+
+
 def _chosen(
-    app: WorkerApp, queues: Sequence[str] | Mapping[str, int] | None, strict: bool
+    app: WorkerApp,
+    known: Mapping[str, Subscription[..., Any]],
+    queues: Sequence[str] | Mapping[str, int] | None,
+    strict: bool,
 ) -> tuple[dict[str, int], Subscriptions]:
     """Queues with their weights, and subscriptions. A group is named by its queue, such as
     `billing@orders`. Without names, all that the app declares."""
@@ -92,7 +137,6 @@ def _chosen(
         raise ConfigError(f"queues must be a list of names, not the text {queues!r}")
     if strict and isinstance(queues, Mapping):
         raise ConfigError("strict=True takes queues in their order: give a list, without weights")
-    known = _subscriptions(app)
     if queues is None:
         if not app.tasks and not known and not _has_broadcasts(app):
             raise ConfigError("the app has no tasks, so a worker would have no queue: declare some")

@@ -52,7 +52,7 @@ async def seen(app: Headrace, workload: Workload) -> QueueLoad:
 async def test_the_backlog_of_a_group_is_that_of_all_its_shards(
     app: Headrace, billing: Subscription[..., object]
 ) -> None:
-    workload = workload_of(billing, 100, 8)
+    workload = workload_of(billing, app.worker(concurrency=100, threads=8).settings)
     assert await seen(app, workload) == QueueLoad()
     await app.topics["orders"].publish_many([Order(number) for number in range(20)])
     found = await seen(app, workload)
@@ -68,7 +68,7 @@ async def test_what_a_consumer_holds_runs_and_does_not_wait(
     await app.topics["orders"].publish_many([Order(number) for number in range(20)])
     consumer = app.store.consumer("worker", billing.queues, 30.0)
     held = await consumer.fetch(3, 1.0)
-    found = await seen(app, workload_of(billing, 100, 8))
+    found = await seen(app, workload_of(billing, app.worker(concurrency=100, threads=8).settings))
     assert (found.waiting, found.running) == (20 - len(held), len(held))
     await consumer.close()
 
@@ -79,7 +79,9 @@ async def test_a_group_that_is_paused_has_no_backlog(
     await app.topics["orders"].publish_many([Order(number) for number in range(20)])
     for queue in billing.queues:
         await app.store.pause(queue)
-    assert (await seen(app, workload_of(billing, 100, 8))).waiting == 0
+    assert (
+        await seen(app, workload_of(billing, app.worker(concurrency=100, threads=8).settings))
+    ).waiting == 0
 
 
 async def test_jobs_that_are_due_later_are_seen_but_do_not_wait(

@@ -70,6 +70,15 @@ class Scaling(msgspec.Struct, frozen=True):
         return self.least == self.most
 
 
+def read_range(text: str) -> tuple[int, int]:
+    """The least and the most number in `4` or `1..8`; ValueError for anything else."""
+    texts = text.split("..")
+    least, most = int(texts[0]), int(texts[-1])
+    if len(texts) > 2 or not 1 <= least <= most:
+        raise ValueError(text)
+    return least, most
+
+
 # The least value of each setting that has a variable.
 _LEAST = {"poll": 0.01, "up": 0.01, "down": 0.0, "age": 0.0, "hysteresis": 0.0, "cooldown": 0.0}
 _LARGEST = 1e6

@@ -73,7 +73,7 @@ class ConsumerLoops:
             self._loops.append(jobs := self._of_jobs())
             upkeep = jobs.upkeep
         for subscription in settings.subscriptions:
-            least, _ = subscription.wants.scale or (1, 1)
+            least, _ = settings.scale_of(subscription)
             for _ in range(least):
                 self._of_group(subscription)
         self._loops += map(self._of_broadcast, settings.broadcasts)
@@ -173,7 +173,7 @@ class ConsumerLoops:
         name = self._settings.name if number == 1 else f"{self._settings.name}+{number}"
         consumer = self._consumer(name, subscription.queues)
         died = partial(self._died, subscription)
-        slots = Slots(slots_for(subscription, self._settings.concurrency))
+        slots = Slots(self._settings.slots_of(subscription))
         has_handler = subscription.dead_handler is not None
         loop = ConsumerLoop(
             f"{subscription.name}-{number}",
@@ -210,14 +210,6 @@ class ConsumerLoops:
             runner=subscription.declared.run_in,
             scope="broadcast",
         )
-
-
-def slots_for(subscription: Subscription[..., Any], concurrency: int) -> int:
-    """How many events one consumer of a group may hold at once. By default two batches fit: one is
-    read while the other runs."""
-    if subscription.wants.max_in_flight is not None:
-        return subscription.wants.max_in_flight
-    return max(concurrency, 2 * (subscription.declared.batch or 0))
 
 
 async def wait_briefly(*works: Awaitable[None]) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 
 from headrace.core.display import meant, plural
 from headrace.core.version import VERSION
 from headrace.worker.app import WorkerApp
+from headrace.worker.group_variables import strange_variables
 from headrace.worker.logs.failure_log import FailureLog
 from headrace.worker.settings import WorkerSettings
 from headrace.worker.worker_outcome import WorkerOutcome
@@ -36,6 +38,16 @@ class Banner:
                 "namespace": app.namespace,
             },
         )
+
+        self._warn_of_strange_variables()
+
+    def _warn_of_strange_variables(self) -> None:
+        """A misspelt variable changes nothing; one may also be meant for another app."""
+        topics = self._app.topics.values()
+        groups = {one.wants.group for topic in topics for one in topic.subscriptions.values()}
+        for variable in strange_variables(groups, os.environ):
+            said = "this app has no group for the variable %s"
+            log.warning(said, variable, extra={"variable": variable})
 
     async def warn_of_undeclared_queues(self) -> None:
         """A misspelt queue is read for ever, and nothing comes."""

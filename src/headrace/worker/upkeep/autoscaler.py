@@ -151,10 +151,10 @@ def autoscaler_of(
     """The autoscaler of all subscriptions of a worker, scaled or not."""
     now, consumers = time.monotonic(), []
     for one in settings.subscriptions:
-        scaling = Scaling.of(*(one.wants.scale or (1, 1)), os.environ)
+        scaling = Scaling.of(*settings.scale_of(one), os.environ)
         consumers.append(
             Consumers(
-                workload_of(one, settings.concurrency, settings.threads),
+                workload_of(one, settings),
                 scaling,
                 OwnStrategy.of(strategy),
                 loops=partial(loops.of, one),

@@ -14,7 +14,6 @@ from headrace.core.scaling.snapshot import Load
 from headrace.core.workers import WORKERS, WorkerRecord, decode_record
 from headrace.store.contract import Store
 from headrace.store.values import Counts
-from headrace.worker.consume.consumer_loops import slots_for
 from headrace.worker.settings import WorkerSettings
 
 JOBS = "jobs"
@@ -51,12 +50,12 @@ class Workload(NamedTuple):
 
 
 def workload_of(
-    subscription: Subscription[..., Any], concurrency: int, threads: int, consumers: int = 1
+    subscription: Subscription[..., Any], settings: WorkerSettings, consumers: int = 1
 ) -> Workload:
     """What consumers of a subscription read. All of them share the threads of their worker."""
-    each = consumers * slots_for(subscription, concurrency)
+    each = consumers * settings.slots_of(subscription)
     if subscription.declared.run_in == "thread":
-        each = min(each, threads)
+        each = min(each, settings.threads)
     return Workload(subscription.name, tuple(subscription.queues), each)
 
 
@@ -72,10 +71,8 @@ def workloads_of(settings: WorkerSettings) -> list[Workload]:
             Workload(JOBS, queues, min(settings.processes, slots), "process"),
         ]
     for subscription in settings.subscriptions:
-        _, most = subscription.wants.scale or (1, 1)
-        workloads.append(
-            workload_of(subscription, settings.concurrency, settings.threads, consumers=most)
-        )
+        _, most = settings.scale_of(subscription)
+        workloads.append(workload_of(subscription, settings, consumers=most))
     return workloads
 
 
