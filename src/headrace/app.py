@@ -91,6 +91,7 @@ class Headrace(Settings):
         redact: Callable[[str, Any], Any] | str | None = None,
         actions_kept: float | None = None,
         keep_done: KeepDone | None = None,
+        unknown_task_after: Duration | None = None,
         clock: Clock | None = None,
     ) -> None:
         super().__init__(
@@ -106,6 +107,7 @@ class Headrace(Settings):
             redact=redact,
             actions_kept=actions_kept,
             keep_done=keep_done,
+            unknown_task_after=unknown_task_after,
         )
         self.clock = clock or SystemClock()
         self.tasks: dict[str, Task[..., Any]] = {}

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from headrace.core import bounds as limits
 from headrace.core.address import without_password
+from headrace.core.clock import Duration, read_duration, to_ms
 from headrace.core.job.history_rules import (
     HistoryBounds,
     HistoryRules,
@@ -40,6 +42,7 @@ class Settings:
         redact: Callable[[str, Any], Any] | str | None,
         actions_kept: float | None,
         keep_done: KeepDone | None,
+        unknown_task_after: Duration | None,
     ) -> None:
         self.url = _setting("URL", url, str, DEFAULT_URL)
         if not isinstance(self.url, str):
@@ -80,6 +83,10 @@ class Settings:
         bounds = HistoryBounds() if given is None else HistoryBounds.of("keep_done", given)
         self.history_rules = HistoryRules(bounds)
         """What is kept of jobs that are done or cancelled."""
+        hour: Duration = limits.UNKNOWN_TASK_AFTER
+        wait = _setting("UNKNOWN_TASK_AFTER", unknown_task_after, read_duration, hour)
+        self.unknown_task_after = timedelta(milliseconds=to_ms("unknown_task_after", wait))
+        """How long a job waits for a worker that knows its task, before it is dead."""
 
     @property
     def shown_url(self) -> str:
@@ -101,6 +108,7 @@ def _setting(name: str, given: R | None, convert: Callable[[str], R], default: R
         kind = convert.__name__.strip("_").replace(
             "read_keep_done", "number of jobs, or a time: 2h"
         )
+        kind = kind.replace("read_duration", "time: 90 (seconds), 30m, 2h")
         raise ConfigError(f"HEADRACE_{name}={text!r} is not a {kind}") from None
 
 

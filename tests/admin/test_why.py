@@ -8,7 +8,8 @@ import re
 import pytest
 
 from headrace import Context, Headrace, Reject, RetryLater, State, chain, group
-from headrace.admin.jobs.why import Why, span
+from headrace.admin.jobs.why import Why
+from headrace.core.display import span
 from headrace.core.job.history import Attempt, History
 from tests.admin.burying import bury, envelope, one_attempt
 

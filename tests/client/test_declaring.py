@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from headrace import ArgumentError, Headrace, HeadraceError, Middleware
+from headrace import ArgumentError, ConfigError, Headrace, HeadraceError, Middleware
 
 
 async def work(number: int = 1) -> None: ...
@@ -135,3 +136,15 @@ def test_a_schedule_that_lacks_an_argument_says_where_to_give_it() -> None:
     with pytest.raises(ArgumentError, match=r"give the schedule args=\[…\] or kwargs=\{…\}"):
         app.cron("@daily")(greet)
     app.cron("@daily", args=["ann"])(greet)
+
+
+def test_the_time_for_unknown_tasks_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Headrace("memory://").unknown_task_after == timedelta(hours=1)
+    monkeypatch.setenv("HEADRACE_UNKNOWN_TASK_AFTER", "30m")
+    assert Headrace("memory://").unknown_task_after == timedelta(minutes=30)
+    assert Headrace("memory://", unknown_task_after=5).unknown_task_after == timedelta(seconds=5)
+    monkeypatch.setenv("HEADRACE_UNKNOWN_TASK_AFTER", "soon")
+    with pytest.raises(ConfigError, match="'soon' is not a time: 90"):
+        Headrace("memory://")
+    with pytest.raises(ConfigError, match="unknown_task_after"):
+        Headrace("memory://", unknown_task_after=-1)

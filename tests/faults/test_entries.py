@@ -22,7 +22,7 @@ pack = msgspec.msgpack.encode
 
 @pytest.fixture
 async def app(redis_url: str, namespace: str) -> AsyncIterator[Headrace]:
-    app = Headrace(redis_url, namespace=namespace, max_payload=LIMIT)
+    app = Headrace(redis_url, namespace=namespace, max_payload=LIMIT, unknown_task_after=0)
 
     @app.task
     async def double(number: int) -> int:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.admin.jobs.why import span
 from headrace.cli.app_command import (
     Noun,
     acted,
@@ -19,7 +18,7 @@ from headrace.cli.app_command import (
 )
 from headrace.cli.output import show_result, show_table
 from headrace.core import bounds as limits
-from headrace.core.display import meant
+from headrace.core.display import meant, span
 from headrace.errors import QueueNotFound
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any, Protocol
 
 from headrace.client.app import ClientApp
@@ -27,6 +28,10 @@ class DeclaredApp(ClientApp, Protocol):
 
     @property
     def lease(self) -> float: ...
+
+    @property
+    def unknown_task_after(self) -> timedelta:
+        """How long a job waits for a worker that knows its task, before it is dead."""
 
     @property
     def store(self) -> Store: ...

@@ -17,6 +17,7 @@ MAX_PAYLOAD = 4 * 1024 * 1024
 # What a call may bring beside its arguments; an envelope larger than both is not one of ours.
 MAX_OVERRIDES = 32 * 1024
 MAX_ENVELOPE_BESIDE_PAYLOAD = 2 * MAX_OVERRIDES
+UNKNOWN_TASK_AFTER = 3600.0
 CONCURRENCY = 100
 DRAIN = 25.0
 DEAD_KEPT_DAYS = 30

@@ -6,6 +6,7 @@ Code that decides by time is given a clock, so that tests can move it.
 from __future__ import annotations
 
 import math
+import re
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
@@ -46,6 +47,18 @@ def to_ms(what: str, duration: Duration, *, least: float = 0.0) -> int:
     if isinstance(duration, timedelta):
         duration = duration.total_seconds()
     return math.ceil(check_seconds(what, duration, least=least) * 1000)
+
+
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)")
+
+
+def read_duration(text: str) -> Duration:
+    """A length of time as an environment variable has it: `90`, `90s`, `30m`, `2h`, `7d`."""
+    found = _SPAN.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    return float(found[1]) * _UNITS[found[2]]
 
 
 def epoch_ms(what: str, moment: object) -> int:

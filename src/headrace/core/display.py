@@ -39,3 +39,14 @@ def plural(count: int, one: str, many: str | None = None) -> str:
 def utc_text(moment: datetime) -> str:
     """Date and time to the second, such as `2026-01-31 12:00:00 UTC`."""
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+def span(ms: int) -> str:
+    """A length of time in a fitting unit."""
+    for seconds, unit in _UNITS:
+        if ms >= 2_000 * seconds:
+            return f"{ms // (1_000 * seconds)} {unit}"
+    return f"{ms / 1000:.1f} s"

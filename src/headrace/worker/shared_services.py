@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace.audit.audit import Trail, is_trail
 from headrace.client.topic.subscription import Subscription
+from headrace.core.clock import to_ms
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.metrics.totals import Totals
 from headrace.store.contract import Settlement
@@ -19,6 +20,7 @@ from headrace.worker.consume.start_recorder import StartRecorder
 from headrace.worker.consume.success_settler import settler_of
 from headrace.worker.logs.failure_log import FailureLog
 from headrace.worker.logs.store_outage import StoreOutage
+from headrace.worker.logs.unknown_log import UnknownLog
 from headrace.worker.observer import Observer
 from headrace.worker.run.auditing import Auditing
 from headrace.worker.run.run_settings import RunSettings
@@ -83,6 +85,8 @@ class SharedServices:
             app.events or totals is not None or app.history_rules.keeps_any,
             StoreReporters(app.store, self.progress_writer, patience=app.lease).of,
             self.failures,
+            to_ms("unknown_task_after", app.unknown_task_after),
+            UnknownLog(app.tasks, app.topics),
         )
         self.make_settler = settler_of(app)
         self.runners = Runners(

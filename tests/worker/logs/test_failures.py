@@ -101,6 +101,7 @@ async def test_a_job_is_dead_in_the_log_whatever_the_reason(
     async def ship(order: int) -> None:
         raise Reject("no such order")
 
+    app.unknown_task_after = timedelta()
     rejected = await ship.enqueue(1)
     expired = await ship.options(expires=0.001).enqueue(2)
     unknown, unfit = await of_newer_program(app)

@@ -89,7 +89,7 @@ def add_task(
 async def test_what_is_not_fit_to_run_is_recorded(
     store_url: str, namespace: str, make: Callable[[bytes], bytes], reason: str
 ) -> None:
-    app = Headrace(store_url, namespace=namespace, max_payload=1000)
+    app = Headrace(store_url, namespace=namespace, max_payload=1000, unknown_task_after=0)
     records = recording(app)
     if reason == "expired":
         app.task(name="add")(nothing)

@@ -160,7 +160,7 @@ class JobAdmin(AdminContext):
         """A sentence that says why a job is not running, or how it ended; of an event, one for each
         group that has it, or for the group that `queue` names. `JobNotFound` if there is no such
         job or event."""
-        store = await self._store()
+        store, after = await self._store(), self._app.unknown_task_after
         try:
             found = await self._found(id, queue)
         except JobNotFound:
@@ -169,10 +169,11 @@ class JobAdmin(AdminContext):
                 raise
             return sentence
         if any(is_log(name) or group_source(name) for name, _, _ in found):
-            answers = [EventWhy(store, *each, self._redaction).answer() for each in found]
-            return " ".join([await answer for answer in answers])
+            whys = [EventWhy(store, *each, self._redaction, unknown_after=after) for each in found]
+            return " ".join([await why.answer() for why in whys])
         name, key, seen = unfinished(found)
-        return await Why(store, name, key, seen, self._redaction).answer()
+        why = Why(store, name, key, seen, self._redaction, unknown_after=after)
+        return await why.answer()
 
     @recorded
     async def cancel(

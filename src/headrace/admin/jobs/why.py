@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from headrace.admin.bodies import opened
@@ -11,7 +12,7 @@ from headrace.admin.redaction import CLEAR, Redaction
 from headrace.admin.workers import read_workers
 from headrace.client.attempts import run_started
 from headrace.core.clock import to_datetime
-from headrace.core.display import plural, utc_text
+from headrace.core.display import plural, span, utc_text
 from headrace.core.job import ids
 from headrace.core.job.capacity import Runner
 from headrace.core.job.constraints import Limit, decode_constraints
@@ -48,7 +49,6 @@ _TAKERS: dict[Runner, str] = {
     "thread": "worker with a free thread",
     "process": "worker with a free process",
 }
-_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 class Why:
@@ -63,7 +63,10 @@ class Why:
         job_id: JobId,
         seen: JobSnapshot,
         redaction: Redaction = CLEAR,
+        *,
+        unknown_after: timedelta = timedelta(),
     ) -> None:
+        self._unknown_after = unknown_after
         self._store = store
         self._queue = queue
         self._key = job_id
@@ -84,7 +87,9 @@ class Why:
         return f"queue {self._queue!r}"
 
     async def answer(self) -> str:
-        state = self._seen.state
+        state, unknown = self._seen.state, decode_history(self._seen.history).unknown_since_ms
+        if unknown and state in (State.SCHEDULED, State.WAITING):
+            return await self._unknown(unknown)
         if state is State.SCHEDULED:
             return await self._scheduled()
         if state is State.WAITING:
@@ -116,6 +121,19 @@ class Why:
             return f"It is scheduled, due in {span(due_ms - now_ms)}, at {moment}{again}."
         late = f"It has been due for {span(now_ms - due_ms)}{again}"
         return f"{late}: {await self._obstacle() or 'a worker is about to take it'}."
+
+    async def _unknown(self, since_ms: int) -> str:
+        """The workers that met it do not know it."""
+        since, obstacle = to_datetime(since_ms), await self._obstacle()
+        return (
+            f"It waits for a worker that {self._knows}: those that met it since {utc_text(since)} "
+            f"do not, and it is dead if none does until {utc_text(since + self._unknown_after)}"
+            f"{f'; and {obstacle}' if obstacle else ''}."
+        )
+
+    @property
+    def _knows(self) -> str:
+        return f"knows its task {self._job.task!r}"
 
     async def _waiting(self) -> str:
         obstacle = await self._obstacle()
@@ -255,11 +273,3 @@ class Why:
 def _rate_text(limit: Limit | None) -> str:
     # Windows are a little longer than asked for: see `core/task/rate.py`.
     return "" if limit is None else f" of {limit.most:,} starts in {span(limit.window_ms)}"
-
-
-def span(ms: int) -> str:
-    """A length of time in a fitting unit."""
-    for seconds, unit in _UNITS:
-        if ms >= 2_000 * seconds:
-            return f"{ms // (1_000 * seconds)} {unit}"
-    return f"{ms / 1000:.1f} s"

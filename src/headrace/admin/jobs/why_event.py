@@ -33,6 +33,10 @@ class EventWhy(Why):
         """Events are in one line, wherever they are handled."""
 
     @property
+    def _knows(self) -> str:
+        return "can read its version"
+
+    @property
     def _where(self) -> str:
         return "the group" if self._source else f"topic {log_source(self._queue)[0]!r}"
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from headrace.admin.jobs.why import span
 from headrace.cli.app_command import admin_of, only, secrets_option, split
 from headrace.cli.app_loader import app_options, chosen_app
 from headrace.cli.filters import queue_option
 from headrace.cli.output import fitting, harmless, moment, show_attempt
+from headrace.core.display import span
 from headrace.core.job.state import State
 from headrace.core.queue_names import group_queue, group_source
 from headrace.errors import ConfigError, JobNotFound

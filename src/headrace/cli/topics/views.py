@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.admin.jobs.why import span
 from headrace.cli.output import harmless, moment, shortened, table
-from headrace.core.display import plural
+from headrace.core.display import plural, span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

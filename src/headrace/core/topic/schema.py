@@ -10,6 +10,7 @@ from headrace.core.bounds import check_count
 from headrace.core.job.envelope import Envelope
 from headrace.core.job.failure import Unfit
 from headrace.core.job.state import Reason
+from headrace.core.job.unknown import NotKnownHere
 from headrace.core.topic.content import CodecName, Content, EventCodec, codec_for, codec_name
 from headrace.core.topic.kinds import culprit, named
 from headrace.errors import ConfigError, EventError
@@ -139,9 +140,9 @@ class Schema:
         return self._decode_other(envelope.payload, overrides.content, overrides.version)
 
     def _decode_other(self, payload: bytes, content: str, version: int) -> Any:
-        codec = self._codec_of(content)
         if version > self.version:
-            raise self._wrong(version, "upgrade the subscriber")
+            raise self._wrong(version, "upgrade the subscriber", NotKnownHere)
+        codec = self._codec_of(content)
         if version < self.version:
             return self._upcasted(codec, payload, version)
         try:
@@ -205,8 +206,8 @@ class Schema:
                 version, f"what the upcast made of it is no {kind}: {error}"
             ) from None
 
-    def _wrong(self, version: int, problem: str) -> Unfit:
-        return Unfit(
+    def _wrong(self, version: int, problem: str, kind: type[Unfit] = Unfit) -> Unfit:
+        return kind(
             Reason.WRONG_VERSION,
             f"the event is of version {version}, this subscriber expects {self.version}: {problem}",
         )

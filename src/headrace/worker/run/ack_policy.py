@@ -39,6 +39,8 @@ class AckPolicy:
     """Whether a loop that stops hands back what has not begun, or runs it."""
     returns = True
     """Whether what has not begun can be handed back while the loop goes on."""
+    kept = True
+    """Whether what this worker does not know stays in the store, for others."""
     unhandled = 0
     """Events that failed or were not handled, and are not retried."""
 
@@ -186,6 +188,7 @@ class NoAck(AckOnSuccess):
     """For broadcasts: nothing is written. Failures are logged and counted."""
 
     returns = False
+    kept = False
 
     def decided(self, run: Run) -> None:
         delivery = run.delivery

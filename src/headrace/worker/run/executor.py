@@ -61,7 +61,7 @@ class Executor:
         self._runners = runners
         self._count_start = partial(admitter.count_start, refuse=self._refuse)
         self._intake = Intake(tasks, settings, unpack_all=runners.wrapped)
-        self._outcomes = Outcomes(settings, observe)
+        self._outcomes = Outcomes(settings, observe, kept=policy.kept)
         if auditing is not None:
             auditing.attach(self._outcomes.of_error)
         self._forks = forks()

@@ -15,6 +15,7 @@ from headrace.core.job.history import decode_history
 from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import task_gate
 from headrace.core.job.state import Reason
+from headrace.core.job.unknown import NotKnownHere
 from headrace.errors import TaskCancelled
 from headrace.store.values import Control
 from headrace.worker.run.run import Run
@@ -28,7 +29,8 @@ _decode_inputs = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 class Intake:
     """The first steps of every job. Each raises if the job goes no further: `Unfit` for good,
-    `GateClosed` for now. Arguments for a process are left as they are unless `unpack_all`."""
+    `NotKnownHere` for this worker, `GateClosed` for now. Arguments for a process are left as they
+    are unless `unpack_all`."""
 
     def __init__(
         self,
@@ -80,7 +82,9 @@ class Intake:
         envelope = run.envelope
         task = self._tasks.get(envelope.task)
         if task is None:
-            raise Unfit(
+            if envelope.overrides.expires_ms is not None:
+                run.check_expiry()
+            raise NotKnownHere(
                 Reason.UNKNOWN_TASK,
                 f"this worker's app has no task {envelope.task!r}; it has "
                 f"{', '.join(sorted(self._tasks)) or 'none'}",

@@ -11,9 +11,10 @@ from headrace.client.topic.subscription import Subscription
 from headrace.core import codec
 from headrace.core.bounds import RESULT_TTL
 from headrace.core.job.failure import FailedRun, GateClosed, Unfit, cut_short, decide_outcome
-from headrace.core.job.outcome import DONE, RELEASED, Cancelled, Done, Outcome, Released
+from headrace.core.job.outcome import DONE, RELEASED, Cancelled, Done, Outcome, Released, Retried
 from headrace.core.job.retry import Retry, names_of
 from headrace.core.job.state import Reason
+from headrace.core.job.unknown import NotKnownHere, back_for_others
 from headrace.core.job.verdict import CANCELLED_VERDICT, done_verdict
 from headrace.errors import AuditError, Defer, LeaseLost, TaskControl
 from headrace.worker.observer import Observe
@@ -41,9 +42,14 @@ class Encoded:
 
 
 class Outcomes:
-    """Decides the outcomes of runs, by `core/job/failure.py` and by why the worker ended them."""
+    """Decides the outcomes of runs, by `core/job/failure.py` and by why the worker ended them.
+    Unless they are `kept`, what this worker does not know cannot wait for another."""
 
-    def __init__(self, settings: RunSettings, observe: Observe | None = None) -> None:
+    def __init__(
+        self, settings: RunSettings, observe: Observe | None = None, *, kept: bool = True
+    ) -> None:
+        self._settings = settings
+        self._kept = kept
         self._worker = settings.worker
         self._max_payload = settings.max_payload
         self._now_ms = settings.now_ms
@@ -122,7 +128,11 @@ class Outcomes:
             self._observe("handler", error, {**details(run), "settled": trouble is None})
 
     def _decide(self, run: Run, error: BaseException) -> Outcome:
-        if not isinstance(error, Unfit):
+        if isinstance(error, NotKnownHere):
+            back = self._back_for_others(run, error)
+            if back is not None:
+                return back
+        elif not isinstance(error, Unfit):
             # Whatever the task raised: it was cut short, which is no failure.
             if run.cancelled:
                 return self._cancelled(run)
@@ -154,6 +164,17 @@ class Outcomes:
                 result_ttl_ms=int(ttl * 1000),
             )
         )
+
+    def _back_for_others(self, run: Run, error: NotKnownHere) -> Retried | None:
+        settings = self._settings
+        if not self._kept or run.lease_lost:
+            return None
+        now_ms, after_ms = self._now_ms(), settings.unknown_after_ms
+        back = back_for_others(run.history, run.delivery.count, now_ms, after_ms)
+        if back is not None and settings.unknown is not None:
+            dead_ms = (run.history.unknown_since_ms or now_ms) + after_ms
+            settings.unknown.met(run.envelope, run.delivery, error, dead_ms)
+        return back
 
     def _cancelled(self, run: Run) -> Cancelled:
         """Kept for a while even if results are not, as for jobs that are cancelled in the store."""

@@ -10,6 +10,7 @@ import msgspec
 from headrace.client.context import RunReporter
 from headrace.core.job.ids import JobId
 from headrace.worker.logs.failure_log import FailureLog
+from headrace.worker.logs.unknown_log import UnknownLog
 
 
 class RunSettings(msgspec.Struct, frozen=True):
@@ -28,3 +29,6 @@ class RunSettings(msgspec.Struct, frozen=True):
     reporter_of: Callable[[str, JobId], RunReporter] | None = None
     """Makes the reporter of a job from its queue and id."""
     failures: FailureLog | None = None
+    unknown_after_ms: int = 0
+    """How long a job waits for a worker that knows its task, before it is dead."""
+    unknown: UnknownLog | None = None

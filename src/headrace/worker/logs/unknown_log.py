@@ -1,0 +1,72 @@
+"""Warns of jobs and events that this worker's program does not know."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headrace.core.clock import to_datetime
+from headrace.core.display import utc_text
+from headrace.core.job.delivery import LeasedDelivery
+from headrace.core.job.envelope import Envelope
+from headrace.core.job.unknown import NotKnownHere
+
+if TYPE_CHECKING:
+    from headrace.client.task import Task
+
+log = logging.getLogger("headrace.worker")
+
+_EVERY = 60.0
+_KINDS = 50
+
+
+class _Topic(Protocol):
+    @property
+    def subscriptions(self) -> Mapping[str, Task[..., Any]]: ...
+    @property
+    def broadcasts(self) -> Mapping[str, Task[..., Any]]: ...
+
+
+class UnknownLog:
+    """One for a worker. Warns of each task at once, and then each minute with the number of jobs
+    that came since: each of them comes again and again. What comes after 50 tasks counts as one
+    more."""
+
+    def __init__(self, tasks: Mapping[str, Task[..., Any]], topics: Mapping[str, _Topic]) -> None:
+        self._tasks = tasks
+        self._topics = topics
+        self._said: dict[str, float] = {}
+        self._unsaid: dict[str, int] = {}
+
+    def met(
+        self, envelope: Envelope, delivery: LeasedDelivery, error: NotKnownHere, dead_ms: int
+    ) -> None:
+        """A job was met, and goes back; it is dead at `dead_ms` if none knows it by then."""
+        kind, now = envelope.task, time.monotonic()
+        if kind not in self._said and len(self._said) >= _KINDS:
+            kind = ""
+        if now < self._said.get(kind, 0.0):
+            self._unsaid[kind] = self._unsaid.get(kind, 0) + 1
+            return
+        self._said[kind] = now + _EVERY
+        unsaid = self._unsaid.pop(kind, 0)
+        log.warning(
+            "%s goes back for other workers, and is dead (%s) if none knows it until %s: %s; it "
+            "has imported %s%s",
+            f"{envelope.task} {delivery.id_text}",
+            error.reason,
+            utc_text(to_datetime(dead_ms)),
+            error,
+            ", ".join(self._modules()) or "no module with tasks",
+            f"; {unsaid:,} more went back since the last warning" if unsaid else "",
+            extra={**delivery.fields, "task": envelope.task, "reason": str(error.reason)},
+        )
+
+    def _modules(self) -> list[str]:
+        """The modules that declare what this worker runs."""
+        found: list[Iterable[Task[..., Any]]] = [self._tasks.values()]
+        for topic in self._topics.values():
+            found += [topic.subscriptions.values(), topic.broadcasts.values()]
+        return sorted({task.__module__ for tasks in found for task in tasks})

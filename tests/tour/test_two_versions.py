@@ -1,0 +1,138 @@
+"""Two versions of a program side by side: on every store."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from headrace import Headrace, JobFailed
+from headrace.core.job.history import decode_history
+from headrace.core.job.ids import to_id
+from tests.tour.heard import Heard, Paid
+from tests.tour.programs import other_program
+
+
+async def eventually(claim: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(30):
+        while not await claim():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_an_old_and_a_new_worker_run_all_jobs_of_a_new_task(app: Headrace) -> None:
+    newer = await other_program(app)
+
+    async def greet(number: int) -> int:
+        return number
+
+    @newer.task
+    async def refund(number: int) -> int:
+        return number
+
+    newer.task(greet)
+    known_task = app.task(greet)
+
+    async with newer:
+        async with app.worker(), newer.worker():
+            jobs = await newer.enqueue_many([refund.call(number) for number in range(40)])
+            known = await app.enqueue_many([known_task.call(number) for number in range(40)])
+            assert [await job.result(60) for job in jobs] == list(range(40))
+            assert [await job.result(60) for job in known] == list(range(40))
+        infos = [await job.info() for job in jobs]
+        assert {info.attempt for info in infos} == {1}
+        assert await newer.admin.dead() == []
+
+
+@pytest.fixture
+async def impatient(app: Headrace) -> AsyncIterator[Headrace]:
+    other = await other_program(app, unknown_task_after=0.5)
+
+    @other.task
+    async def known() -> None: ...
+
+    async with other:
+        yield other
+
+
+async def test_a_task_that_nobody_knows_is_dead_after_a_while(
+    app: Headrace, impatient: Headrace, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task
+    async def refund() -> None: ...
+
+    caplog.set_level(logging.WARNING, "headrace.worker")
+    async with impatient.worker():
+        job = await refund.enqueue()
+        with pytest.raises(JobFailed, match="has no task 'refund'; it has known"):
+            await job.result(30)
+    (dead,) = await app.admin.dead()
+    assert (dead.reason, dead.attempts[0].number) == ("unknown_task", 1)
+    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    (line,) = warned
+    assert line.startswith(
+        f"refund {job.id} goes back for other workers, and is dead (unknown_task) "
+    )
+    assert line.endswith(f"it has imported {__name__}")
+
+
+async def test_the_time_of_the_first_meeting_outlives_the_worker(app: Headrace) -> None:
+    older = await other_program(app)
+
+    @app.task
+    async def refund() -> None: ...
+
+    @older.task
+    async def known() -> None: ...
+
+    job = await refund.enqueue()
+
+    async def met() -> tuple[int, int | None]:
+        (seen,) = await app.store.get("default", [to_id(job.id)], bodies=True)
+        assert seen is not None
+        return decode_history(seen.history).unknown_since_ms, seen.due_ms
+
+    async def once() -> bool:
+        return (await met())[0] > 0
+
+    async def twice() -> bool:
+        return (await met())[1] not in (None, due)
+
+    async with older:
+        async with older.worker():
+            await eventually(once)
+        since, due = await met()
+        assert "It waits for a worker that knows its task 'refund'" in await app.admin.why(job.id)
+        async with older.worker():
+            await eventually(twice)
+        assert (await met())[0] == since
+
+
+async def test_an_event_of_a_later_version_waits_and_its_key_goes_on(
+    app: Headrace, heard: Heard
+) -> None:
+    newer = await other_program(app)
+    old = app.topic("orders", Paid, key=lambda event: event.order)
+    new = newer.topic("orders", Paid, key=lambda event: event.order, version=2)
+
+    async def ledger(event: Paid) -> None:
+        heard.add("ledger", event.cents)
+
+    old.subscribe("ledger", ordered=True)(ledger)
+    new.subscribe("ledger", ordered=True)(ledger)
+
+    async with newer, app.worker():
+        for cents in range(3):
+            event = await new.publish(Paid("o-1", cents))
+
+        async def waits() -> bool:
+            return "can read its version" in await app.admin.why(first, "ledger@orders")
+
+        first = (await new.read())[0].id
+        await eventually(waits)
+        assert event != first
+        async with newer.worker():
+            await heard.until(ledger=3)
+        assert heard["ledger"] == [0, 1, 2]
+        assert await newer.admin.dead("ledger@orders") == []
