@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
@@ -71,3 +72,25 @@ async def test_a_batch_error_names_those_that_failed(app: Headrace) -> None:
         assert await broken.status() is State.DONE
     # Only the one that failed came again.
     assert seen == [["fine", "broken"], ["broken"]]
+
+
+async def test_jobs_that_a_worker_hands_back_come_in_order_to_the_next(app: Headrace) -> None:
+    seen: list[int] = []
+    begun, over = threading.Event(), threading.Event()
+
+    @app.task(batch=4, max_wait=0.05)
+    def store(rows: list[int]) -> None:
+        seen.extend(rows)
+        begun.set()
+        over.wait(60)
+
+    jobs = await app.enqueue_many(store.call(row) for row in range(30))
+    async with app.worker(concurrency=10, threads=1):
+        await asyncio.to_thread(begun.wait, 60)
+        # It stops while the first batch runs, and others have gathered behind it.
+        asyncio.get_running_loop().call_later(0.1, over.set)
+    assert 0 < len(seen) < 30
+    async with app.worker(concurrency=10, threads=1):
+        for job in jobs:
+            await job.result(60)
+    assert seen == list(range(30))

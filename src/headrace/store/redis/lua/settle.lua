@@ -209,28 +209,12 @@ do
     end
   end
 
-  -- A released job goes back to the front: to the consumer from which any worker takes over, and workers are
-  -- notified. If none waits behind it, it is added at the end instead, which wakes them by itself.
-  local waits_behind = {}
-  local function hand_back(receipt, job_id, count)
+  -- A released job keeps its entry, and so its place and age: the entry goes to the consumer from which any worker
+  -- takes over, and workers are notified.
+  local function hand_back(receipt, count)
     local stream, id = entry_at(receipt)
-    if MEMBERS and stream == key.log then
-      waits_behind[stream] = true
-    elseif waits_behind[stream] == nil then
-      -- Once for all that are handed back together, so that they keep their order.
-      waits_behind[stream] = #redis.call('XRANGE', stream, '(' .. last_delivered(stream), '+', 'COUNT', 1) > 0
-    end
-    -- A job without an id of its own (see settlement_batch.py) is in no index, and must not enter it.
-    if count ~= '1' or waits_behind[stream] or string.sub(job_id, 1, 7) == '=entry-' then
-      redis.call('XCLAIM', stream, GROUP, RETURNED, 0, id, 'RETRYCOUNT', tonumber(count) - 1, 'JUSTID')
-      control_changed = true
-      return
-    end
-    local entry = redis.call('XRANGE', stream, id, id)[1]
-    redis.call('XACK', stream, GROUP, id)
-    redis.call('XDEL', stream, id)
-    local prefix = string.match(receipt, '^[tp]?%d*/') or ''
-    places[job_id] = prefix .. redis.call('XADD', stream, '*', unpack(entry[2]))
+    redis.call('XCLAIM', stream, GROUP, RETURNED, 0, id, 'RETRYCOUNT', tonumber(count) - 1, 'JUSTID')
+    control_changed = true
   end
 
   -- Let the job wait for the runner of this format, which is not the one that its sender knew.
@@ -333,7 +317,7 @@ do
       correct(job, kind)
       return
     elseif staying then
-      hand_back(receipt, job_id, count)
+      hand_back(receipt, count)
     elseif effect == 'released' then
       move_to(job, tonumber(value))
     elseif effect == 'retry' then

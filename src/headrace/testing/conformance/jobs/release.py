@@ -55,6 +55,31 @@ class ReleaseConformance(TopicGround):
         assert await self.settle(taking, [*first, *rest], DONE) == []
         assert await store.count(QUEUE) == Counts()
 
+    async def test_what_is_handed_back_one_after_the_other_comes_in_order(
+        self, store: Store
+    ) -> None:
+        """The last first, and some with nothing waiting behind them."""
+        sent = [parcel() for _ in range(5)]
+        await store.append(QUEUE, sent)
+        giving, taking = self.worker(store), self.worker(store)
+        held = await self.take(giving, 5)
+        for some in (held[3:], held[1:3], held[:1]):
+            await self.settle(giving, some, RELEASED)
+        taken = [*await self.take(taking, 2), *await self.take(taking, 3)]
+        assert ids_of(taken) == [item.job_id for item in sent]
+
+    async def test_what_is_handed_back_is_as_old_as_it_was(self, store: Store) -> None:
+        await self.send(store)
+        (before,) = await store.survey([QUEUE])
+        await self.pass_time(0.05)
+        giving, leaving = self.worker(store), self.worker(store)
+        await self.settle(giving, await self.take(giving), RELEASED)
+        (released,) = await store.survey([QUEUE])
+        await self.take(leaving)
+        await leaving.close()
+        (left,) = await store.survey([QUEUE])
+        assert released.oldest_ms == left.oldest_ms == before.oldest_ms
+
     @each_runner
     async def test_it_waits_for_a_worker_that_has_room_for_it(
         self, store: Store, runner: Runner
