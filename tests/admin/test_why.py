@@ -171,6 +171,18 @@ async def test_a_job_whose_worker_is_not_heard_of(app: Headrace) -> None:
     await consumer.close()
 
 
+async def test_a_job_behind_others_of_its_key_and_of_its_task(app: Headrace) -> None:
+    @app.task(concurrency=2, key_concurrency=1)
+    async def work() -> None: ...
+
+    jobs = [await work.options(key=key).enqueue() for key in ("a", "a", "b", "c")]
+    assert [await app.admin.why(job.id) for job in (jobs[1], jobs[3])] == [
+        "It is blocked: jobs of its key 'a' run one at a time, and others are before it.",
+        "It is blocked: jobs of task 'work' run 2 at a time, and others are before it.",
+    ]
+    assert ((await app.admin.job(jobs[3].id)).task_width) == 2
+
+
 async def test_a_job_behind_its_key(app: Headrace) -> None:
     @app.task
     async def work() -> None: ...

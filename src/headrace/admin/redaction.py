@@ -23,7 +23,6 @@ from headrace.core.job.envelope import Envelope
 from headrace.core.job.progress import Progress
 from headrace.core.masking import NOTHING_HIDDEN, Masks, hidden_in
 from headrace.core.queue_names import is_log
-from headrace.core.task.rate import QUEUE_LIMIT
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -206,7 +205,7 @@ def masked_lane(lane: str, masks: Masks, task: str | None) -> str:
 def masked_gate(gate: str, masks: Masks, task: str | None) -> str:
     """The name of a limit, with another in place of its `rate_key`."""
     whole = f"{_RATE}{task}"
-    if not masks.hides or not gate.startswith(_RATE) or gate in (QUEUE_LIMIT, whole):
+    if not masks.hides or not gate.startswith(_RATE) or gate == whole:
         return gate
     known = task is not None and gate.startswith(f"{whole}:")
     key = gate[len(whole) + 1 :] if known else gate.removeprefix(_RATE)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace import ArgumentError, Headrace, Task
-from headrace.core.job.constraints import NO_CONSTRAINTS, Limit
+from headrace.core.job.constraints import NO_CONSTRAINTS, QUEUE_LIMIT, Limit
 from headrace.core.job.parcel import Parcel
 from headrace.errors import ConfigError
 
@@ -125,6 +125,23 @@ def test_a_debounced_job_has_its_own_name_if_it_is_given_one() -> None:
     assert (sent.constraints.unique, sent.delay_ms) == ("total:same", 1_000)
 
 
+def test_a_task_may_limit_its_keys_and_itself() -> None:
+    both, keys = declared(concurrency=4, key_concurrency=2), declared(key_concurrency=2)
+    limited = declared(concurrency=4, rate="10/s")
+    made = [
+        parcel(task).constraints
+        for task in (both.options(key="x"), both, keys.options(key="x"), keys, limited)
+    ]
+    lanes = [(each.lane, each.width, each.task_lane, each.task_width) for each in made]
+    assert lanes == [
+        ("key:x", 2, "task:total", 4),
+        ("task:total", 4, "", 1),
+        ("key:x", 2, "", 1),
+        ("", 1, "", 1),
+        ("", 1, "task:total", 4),
+    ]
+
+
 def test_a_rate_is_a_limit_by_the_name_of_the_task_and_its_key() -> None:
     limit = Limit("rate:total", 10, 1_020, 2)
     assert parcel(declared(rate="10/s", burst=2)).constraints.limits == (limit,)
@@ -139,10 +156,10 @@ def test_a_rate_of_the_queue_is_a_limit_of_all_that_is_sent_to_it() -> None:
     plain = app.task(name="plain")(half)
     app.queue("mail", rate="100/m", burst=3)
     names = [limit.name for limit in task.call(1).parcel().constraints.limits]
-    assert names == ["rate:half", "rate:queue"]
+    assert names == ["rate:half", QUEUE_LIMIT]
     assert plain.call(1).parcel().constraints is NO_CONSTRAINTS
     assert plain.options(queue="mail").call(1).parcel().constraints.limits == (
-        Limit("rate:queue", 100, 60_050, 3),
+        Limit(QUEUE_LIMIT, 100, 60_050, 3),
     )
 
 

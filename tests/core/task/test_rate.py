@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from headrace.core.job.constraints import QUEUE_LIMIT
 from headrace.core.task.queue_settings import QueueSettings
 from headrace.core.task.rate import Rate, task_limit
 from headrace.errors import ConfigError
@@ -66,7 +67,7 @@ def test_each_rate_key_is_counted_by_itself() -> None:
 def test_the_rate_of_a_queue_has_one_name() -> None:
     limit = QueueSettings.of("mail", "10/s").limit
     assert limit is not None
-    assert limit.name == "rate:queue"
+    assert limit.name == QUEUE_LIMIT
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from headrace.admin.jobs.job_admin import JobAdmin, unfinished
 from headrace.admin.recorded import recorded
 from headrace.core.clock import Duration, epoch_ms, to_ms
 from headrace.core.job import ids as id_codec
-from headrace.core.job.constraints import decode_constraints
+from headrace.core.job.constraints import Constraints, decode_constraints
 from headrace.core.job.ids import JobId
 from headrace.core.job.state import State
 from headrace.core.queue_names import check_queue, group_source, is_log
@@ -103,9 +103,13 @@ class RescheduleAdmin(JobAdmin):
             what = "is in a flow"
         elif decode_constraints(seen.constraints).unique:
             what = "has a unique name"
-        elif decode_constraints(seen.constraints).lane:
+        elif _is_in_lane(decode_constraints(seen.constraints)):
             what = "has a key or a bound of concurrency, which holds in one queue"
         raise ConfigError(f"job {id} {what}: it cannot change its queue")
+
+
+def _is_in_lane(constraints: Constraints) -> bool:
+    return bool(constraints.lane or constraints.task_lane)
 
 
 def _in_flow(seen: JobSnapshot) -> bool:

@@ -151,6 +151,8 @@ class JobDetail(JobSummary):
     """Its lane: `key:` and its key, or `task:` and its task."""
     width: int | None
     """How many of that lane may run at a time."""
+    task_width: int | None
+    """How many of its task, if its key limits it too, or a rate."""
     unique: str | None
     limits: tuple[Limit, ...]
     headers: dict[str, str]
@@ -187,6 +189,7 @@ class JobDetail(JobSummary):
             flow=_flow(envelope),
             lane=masked_lane(constraints.lane, masks, summary.task) or None,
             width=constraints.width if constraints.lane else None,
+            task_width=constraints.task_width if constraints.task_lane else None,
             unique=masks.name(constraints.unique) or None,
             limits=masked_limits(constraints.limits, masks, summary.task),
             headers=masks.mapping(overrides.headers) if overrides else {},

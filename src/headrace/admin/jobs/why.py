@@ -15,13 +15,12 @@ from headrace.core.clock import to_datetime
 from headrace.core.display import plural, span, utc_text
 from headrace.core.job import ids
 from headrace.core.job.capacity import Runner
-from headrace.core.job.constraints import Limit, decode_constraints
+from headrace.core.job.constraints import QUEUE_LIMIT, Limit, decode_constraints
 from headrace.core.job.envelope import runner_of
 from headrace.core.job.history import History, decode_history
 from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import gated_task
 from headrace.core.job.state import Reason, State
-from headrace.core.task.rate import QUEUE_LIMIT
 from headrace.store.contract import JobSnapshot
 
 if TYPE_CHECKING:
@@ -148,8 +147,8 @@ class Why:
 
     async def _blocked(self) -> str:
         gate = self._seen.reason
-        if gate == "lane":
-            return f"It is blocked: {await self._lane()}."
+        if gate in ("lane", "task_lane"):
+            return f"It is blocked: {self._lane(gate)}."
         if gate == "flow":
             return f"It is blocked: {self._flow()} for {await self._parents()} to end."
         if (task := gated_task(gate)) is not None:
@@ -237,12 +236,15 @@ class Why:
                 return counted, False
         return counted, True
 
-    async def _lane(self) -> str:
+    def _lane(self, gate: str) -> str:
         key, width = key_of(self._constraints), self._constraints.width
+        whose = f"task {self._job.task!r}"
+        if gate == "task_lane":
+            width = self._constraints.task_width
+        elif key is not None:
+            whose = f"its key {self._masks.name(key)!r}"
         turns = "one at a time" if width == 1 else f"{width} at a time"
-        if key is None:
-            return f"jobs of task {self._job.task!r} run {turns}, and others are before it"
-        return f"jobs of its key {self._masks.name(key)!r} run {turns}, and others are before it"
+        return f"jobs of {whose} run {turns}, and others are before it"
 
     def _flow(self) -> str:
         envelope = opened(self._seen.envelope)

@@ -69,7 +69,8 @@ def show_job(
 def _facts(
     job: JobDetail, parents: Sequence[FlowJobInfo], received: list[Any] | None
 ) -> list[tuple[str, str | None]]:
-    turns = f"{job.lane}, {job.width} at a time" if job.lane else None
+    turns = [f"{job.lane}, {job.width} at a time"] if job.lane else []
+    turns += [f"task:{job.task}, {job.task_width} at a time"] if job.task_width else []
     rates = ", ".join(f"{each.most} in {each.window_ms / 1000:g} s" for each in job.limits)
     return [
         ("id", job.id),
@@ -79,7 +80,7 @@ def _facts(
         ("waits for", "other jobs of its flow" if job.waits_for == "flow" else job.waits_for),
         ("priority", str(job.priority) if job.priority else None),
         ("tags", ", ".join(job.tags)),
-        ("lane", turns),
+        ("lane", "; ".join(turns)),
         ("rate", rates),
         ("unique", job.unique),
         *_flow_facts(job, parents),

@@ -17,6 +17,8 @@ from headrace.core.bounds import MAX_MS
 from headrace.core.job.ids import JobId, to_text
 
 MAX_PRIORITY = 100
+QUEUE_LIMIT = "queue rate"
+"""The limit of all jobs of a queue; others are of a task."""
 
 # Checked when bytes are decoded; stores make the same checks where they decode themselves.
 _Text = Annotated[str, Meta(min_length=1)]
@@ -37,7 +39,8 @@ class Limit(msgspec.Struct, array_like=True, frozen=True):
 
 class Constraints(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     "priority": "p", "lane": "k", "width": "w", "unique": "u", "unique_for_ms": "f",
-    "debounced": "b", "limits": "r", "ttl_ms": "t", "flow": "o",
+    "debounced": "b", "limits": "r", "ttl_ms": "t", "flow": "o", "task_lane": "l",
+    "task_width": "n",
 }):  # fmt: skip
     """What a store checks before it lets a job run, and what an end of the job sets free."""
 
@@ -57,6 +60,11 @@ class Constraints(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     """How long the verdict is kept if the store itself ends the job, without a worker."""
     flow: _Text = ""
     """The id of the flow with which the job is counted."""
+    task_lane: _Text = ""
+    """A second lane, which a job enters behind its own lane and the limits of its task, and before
+    `QUEUE_LIMIT`; while it waits there, it has no place here. Other jobs may have this one as
+    their only lane, but not before another: they would wait for each other."""
+    task_width: _Count = 1
 
 
 NO_CONSTRAINTS = Constraints()
@@ -80,9 +88,12 @@ def read_constraints(data: bytes) -> Constraints:
     if not data:
         return NO_CONSTRAINTS
     try:
-        return _decode(data)
+        read = _decode(data)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(str(error)) from None
+    if read.task_lane and read.task_lane == read.lane:
+        raise ValueError("`lane` and `task_lane` are the same - at `$.l`")
+    return read
 
 
 def decode_constraints(data: bytes) -> Constraints:

@@ -92,7 +92,8 @@ class TaskConstraints:
             return NO_CONSTRAINTS
         declared = self._declared
         priority = declared.priority if options.priority is None else options.priority
-        lane, width = self._lane(options)
+        lane, width = self._lane(options.key)
+        task_lane, task_width = self._task_lane(options.key)
         unique = self._uniqueness(options) if labels.unique else NOT_UNIQUE
         made = Constraints(
             priority=priority,
@@ -102,6 +103,8 @@ class TaskConstraints:
             unique_for_ms=unique.for_ms or 0,
             debounced=bool(unique.debounce_ms),
             limits=self._limits(queue, labels),
+            task_lane=task_lane,
+            task_width=task_width,
         )
         if made == NO_CONSTRAINTS and not waits:
             return NO_CONSTRAINTS
@@ -116,11 +119,20 @@ class TaskConstraints:
         said = options.unique
         return self._unique if said is AS_DECLARED else said.over(self._declared.unique)
 
-    def _lane(self, options: SendOptions) -> tuple[str, int]:
+    def _lane(self, key: str | None) -> tuple[str, int]:
+        """The lane that a job enters first, and how many jobs it lets in."""
         width = self._declared.concurrency
-        if options.key:
-            return f"key:{options.key}", width or 1
-        return (f"task:{self._task}", width) if width else ("", 1)
+        if key:
+            return f"key:{key}", self._declared.key_concurrency or width or 1
+        return ("", 1) if width is None or self._rate else (f"task:{self._task}", width)
+
+    def _task_lane(self, key: str | None) -> tuple[str, int]:
+        """The lane of the task, for jobs that wait for something else first: for others of their
+        key or for their rate, which may be over for a few of them only."""
+        width = self._declared.concurrency
+        if width is None or (self._declared.key_concurrency is None if key else not self._rate):
+            return "", 1
+        return f"task:{self._task}", width
 
     def _limits(self, queue: str, labels: CallLabels) -> tuple[Limit, ...]:
         limits: tuple[Limit, ...] = ()

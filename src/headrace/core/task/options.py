@@ -43,6 +43,7 @@ class TaskKwargs(JobOptions, total=False):
     burst: int | None
     rate_key: LabelMaker | None
     concurrency: int | None
+    key_concurrency: int | None
     on_success: Callable[..., Any] | None
     on_dead: Callable[..., Any] | None
 
@@ -101,6 +102,8 @@ class TaskOptions(msgspec.Struct, frozen=True):
     rate: Rate | None = None
     rate_key: LabelMaker | None = None
     concurrency: int | None = None
+    """How many of its jobs run at a time; of each key, if `key_concurrency` is not given."""
+    key_concurrency: int | None = None
     batch: int | None = None
     max_wait: float = BATCH_WAIT
     """How many seconds the first job of a batch waits for others."""
@@ -150,8 +153,9 @@ class TaskOptions(msgspec.Struct, frozen=True):
         if self.keep_done is not None:
             HistoryBounds.of(f"{where}keep_done", self.keep_done)
         check_priority(f"{where}priority", self.priority)
-        if self.concurrency is not None:
-            check_count(f"{where}concurrency", self.concurrency)
+        for what in ("concurrency", "key_concurrency"):
+            if getattr(self, what) is not None:
+                check_count(f"{where}{what}", getattr(self, what))
         _check_batch(where, self)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from headrace.core.bounds import Overflow, check_count, check_overflow
-from headrace.core.job.constraints import Limit
+from headrace.core.job.constraints import QUEUE_LIMIT, Limit
 from headrace.core.queue_names import check_queue
-from headrace.core.task.rate import QUEUE_LIMIT, Rate
+from headrace.core.task.rate import Rate
 from headrace.errors import ConfigError
 
 

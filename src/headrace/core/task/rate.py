@@ -16,8 +16,6 @@ _MAX_WINDOW_MS = 366 * 86_400_000
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _RATE = re.compile(r"([0-9]{1,9})/([0-9]{0,9})([smhd])")
 
-QUEUE_LIMIT = "rate:queue"
-
 
 class Rate(msgspec.Struct, frozen=True):
     """At most `most` starts in any `window_ms`; of these `burst` at once if it is not 0."""

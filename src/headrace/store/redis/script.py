@@ -26,6 +26,7 @@ from headrace.core.bounds import (
     FLOW_COUNTED_MS,
     RESULT_TTL,
 )
+from headrace.core.job.constraints import QUEUE_LIMIT
 from headrace.core.job.outcome import task_gate
 from headrace.store.redis.connection.requests import REMEMBERED
 from headrace.store.redis.keys import RETURNED, WORKERS, QueueKeys
@@ -39,6 +40,7 @@ _CONSTANTS = "\n".join(
         "WORKERS": WORKERS,
         "RETURNED": RETURNED,
         "TASK_GATE": task_gate(""),
+        "QUEUE_LIMIT": QUEUE_LIMIT,
         "KEPT_MS": int(RESULT_TTL * 1000),
         "DEAD_MOST": DEAD_KEPT_COUNT,
         "DEAD_MS": DEAD_KEPT_DAYS * 86_400_000,

@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 # What there is of a job beyond its row. Most jobs have none of it, and pay for none of it.
 CANCELLING = 1  # as in the index `jobs_cancelling`
 CONSTRAINED = 2  # a lane, a unique name or limits
-PASSED = 4  # let through its limits, not begun
+PASSED = 4  # let through the limits of its task, not begun
 CHILDREN = 8
 MARKED = 16
 REPORTED = 32
 LADEN = 64  # a history, constraints or inputs, which are delivered with it
 IN_FLOW = 128  # counted with a flow
-ATTACHED = CANCELLING | CONSTRAINED | PASSED | CHILDREN | MARKED | REPORTED | IN_FLOW
+QUEUE_PASSED = 256  # let through the limit of its queue, not begun
+ATTACHED = CANCELLING | CONSTRAINED | PASSED | QUEUE_PASSED | CHILDREN | MARKED | REPORTED | IN_FLOW
 
 FLOW_GATE = "f"
 
@@ -47,8 +48,8 @@ _HEAD = 1100
 # A column can hold a value of any type: it is read as the type that it should have.
 COLUMNS = f"""jobs.id, jobs.job_id, jobs.state, CAST(jobs.position AS INTEGER),
     CAST(jobs.time_ms AS INTEGER), CAST(jobs.flags AS INTEGER), CAST(jobs.lane AS TEXT),
-    CAST(jobs.gate AS TEXT), CAST(jobs.reason AS TEXT), CAST(jobs.constraints AS BLOB),
-    CAST(substr(jobs.envelope, 1, {_HEAD}) AS BLOB)"""
+    CAST(jobs.task_lane AS TEXT), CAST(jobs.gate AS TEXT), CAST(jobs.reason AS TEXT),
+    CAST(jobs.constraints AS BLOB), CAST(substr(jobs.envelope, 1, {_HEAD}) AS BLOB)"""
 _BY_IDS = f"SELECT {COLUMNS} FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
 _BY_KEYS = f"""
     WITH named (queue, job_id) AS (VALUES {{rows}})
@@ -70,16 +71,18 @@ _CANCELLING = f"""
     SELECT {COLUMNS} FROM jobs WHERE queue = ? AND flags & 1 AND state = 'running'
         AND (time_ms <= ? OR owner = ?)"""
 _SAVE = """
-    WITH new (id, state, position, time_ms, flags, lane, gate, reason) AS (VALUES {rows})
+    WITH new (id, state, position, time_ms, flags, lane, task_lane, gate, reason)
+        AS (VALUES {rows})
     UPDATE jobs SET state = new.state, position = new.position, time_ms = new.time_ms,
-        flags = new.flags, lane = new.lane, gate = new.gate, reason = new.reason
+        flags = new.flags, lane = new.lane, task_lane = new.task_lane, gate = new.gate,
+        reason = new.reason
     FROM new WHERE jobs.id = new.id"""
 _SAVE_SETTLED = """
-    WITH new (id, place, history, state, position, time_ms, flags, lane, gate, reason)
+    WITH new (id, place, history, state, position, time_ms, flags, lane, task_lane, gate, reason)
         AS (VALUES {rows})
     UPDATE jobs SET id = new.place, history = new.history, state = new.state,
         position = new.position, time_ms = new.time_ms, flags = new.flags, lane = new.lane,
-        gate = new.gate, reason = new.reason, count = 0, owner = ''
+        task_lane = new.task_lane, gate = new.gate, reason = new.reason, count = 0, owner = ''
     FROM new WHERE jobs.id = new.id"""
 _FLAG = """
     WITH named (queue, job_id, flag) AS (VALUES {rows})
@@ -96,6 +99,7 @@ class Entry(msgspec.Struct, gc=False):
     time_ms: int
     flags: int = 0
     lane: str = ""
+    task_lane: str = ""
     gate: str = ""
     reason: str = ""
     raw_constraints: bytes = b""
@@ -117,17 +121,24 @@ class Entry(msgspec.Struct, gc=False):
         self.state, self.time_ms, self.gate, self.reason = "waiting", now_ms, "", ""
 
     @property
-    def place(self) -> tuple[str, int, int, int, str, str, str]:
+    def place(self) -> tuple[str, int, int, int, str, str, str, str]:
         return (
-            self.state, self.position, self.time_ms, self.flags, self.lane, self.gate, self.reason
+            self.state, self.position, self.time_ms, self.flags, self.lane, self.task_lane,
+            self.gate, self.reason,
         )  # fmt: skip
 
 
 def flags_again(entry: Entry) -> int:
     """The flags of a dead job that is not dead any more."""
-    constraints = entry.constraints
-    held = constraints.lane or constraints.limits or constraints.unique
-    return entry.flags & (MARKED | LADEN | CHILDREN | IN_FLOW) | (CONSTRAINED if held else 0)
+    kept = entry.flags & (MARKED | LADEN | CHILDREN | IN_FLOW)
+    return kept | (CONSTRAINED if is_constrained(entry.constraints) else 0)
+
+
+def is_constrained(constraints: Constraints) -> bool:
+    """Whether an end of the job sets something free that is in the way of others."""
+    return bool(
+        constraints.lane or constraints.task_lane or constraints.limits or constraints.unique
+    )
 
 
 def by_ids(connection: sqlite3.Connection, ids: Sequence[Receipt]) -> dict[Receipt, Entry]:

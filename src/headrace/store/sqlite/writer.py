@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace.store.sqlite.change import Change
-from headrace.store.sqlite.gates import arrivals, limits, routing
+from headrace.store.sqlite.gates import accounts, arrivals, routing
 from headrace.store.sqlite.inspection import facts
 
 if TYPE_CHECKING:
@@ -108,6 +108,6 @@ def _draw_consequences(change: Change) -> None:
         if each.freed_lanes:
             routing.refill_lanes(each)
         if each.accounts:
-            limits.close_accounts(each)
+            accounts.close_accounts(each)
         if each.facts or each.ended[0] or each.counts:
             facts.write(each)

@@ -33,6 +33,7 @@ from headrace.testing.conformance.gates.pause import PauseConformance
 from headrace.testing.conformance.gates.priorities import PrioritiesConformance
 from headrace.testing.conformance.gates.runner_labels import RunnerLabelsConformance
 from headrace.testing.conformance.gates.runners import RunnersConformance
+from headrace.testing.conformance.gates.task_lanes import TaskLanesConformance
 from headrace.testing.conformance.gates.unique import TicksConformance, UniqueConformance
 from headrace.testing.conformance.jobs.append import AppendConformance
 from headrace.testing.conformance.jobs.cancellation import CancellationConformance
@@ -80,6 +81,7 @@ class StoreConformance(
     UpkeepConformance,
     PrioritiesConformance,
     RunnersConformance,
+    TaskLanesConformance,
     RunnerLabelsConformance,
     ReleaseConformance,
     LanesConformance,

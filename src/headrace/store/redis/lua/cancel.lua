@@ -36,21 +36,22 @@ local function parked(job_id, place)
   elseif place == 's' or place == 'S' then
     watch_due()
     redis.call('ZREM', key.scheduled, job_id)
-    in_lane = place == 'S'
-  elseif place == 'k' then
-    local name = constraints_of(job).lane
+    in_lane = place == 'S' and 'own'
+  elseif place == 'k' or place == 'kt' then
+    local name = place == 'k' and constraints_of(job).lane or constraints_of(job).task_lane
+    in_lane = place == 'kt' and 'own'
     if name then
       redis.call('ZREM', key.lane .. name, job_id)
     end
     if name and lane_of(name).width == 0 then
       -- It may have been the first, with others blocked behind it.
-      enter_while_wide(lane_of(name), key.lane .. name)
+      enter_while_wide(lane_of(name), name)
     end
   elseif place == 'f' then
     redis.call('DEL', key.flow .. job_id)
   else
     redis.call('ZREM', key.line .. string.sub(place, 2), job_id)
-    in_lane = true
+    in_lane = string.sub(place, 2) == QUEUE_LIMIT or 'own'
   end
   cancelled(job, in_lane)
   return 'cancelled'

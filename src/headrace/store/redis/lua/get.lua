@@ -81,7 +81,7 @@ local function snapshot_of(job_id, place)
   if first == 's' or first == 'S' then
     return parked(job_id, 'scheduled', redis.call('ZSCORE', key.scheduled, job_id) or '0', '')
   elseif first == 'k' then
-    return parked(job_id, 'blocked', '0', 'lane')
+    return parked(job_id, 'blocked', '0', place == 'kt' and 'task_lane' or 'lane')
   elseif first == 'f' then
     return parked(job_id, 'blocked', '0', 'flow')
   elseif first == 'g' then

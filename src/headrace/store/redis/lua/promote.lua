@@ -88,7 +88,7 @@ local function open(name)
       if went then
         record_fact('ready', job)
       elseif went == nil and constraints_of(job).lane then
-        leave_lane(constraints_of(job).lane)
+        leave_lane(constraints_of(job).lane, constraints_of(job).width)
       end
     elseif places[head] == nil and string.sub(place_of(head) or '', 1, 1) == 'g' then
       places[head] = false

@@ -31,6 +31,9 @@ local function forget_names(job)
   if constraints.lane then
     gone[#gone + 1] = key.lane .. constraints.lane
   end
+  if constraints.task_lane then
+    gone[#gone + 1] = key.lane .. constraints.task_lane
+  end
   if constraints.unique then
     gone[#gone + 1] = key.unique .. constraints.unique
   end

@@ -28,7 +28,7 @@ end
 -- What others know a job by, or keep of it, stays in its queue; and so does its lane, whose order is that of one queue.
 local function is_bound(job)
   local constraints = constraints_of(job)
-  return constraints.unique or constraints.flow or constraints.lane or job.inputs ~= '' or redis.call('HEXISTS', key.children, job.id) == 1
+  return constraints.unique or constraints.flow or constraints.lane or constraints.task_lane or job.inputs ~= '' or redis.call('HEXISTS', key.children, job.id) == 1
     or redis.call('HEXISTS', key.once, job.id) == 1
 end
 
@@ -69,6 +69,7 @@ local function from_stream(job_id, place_now)
     schedule(job, due, 's')
     record_fact('scheduled', job)
     give_back(constraints.limits or {}, job.id)
+    leave_task_lane(constraints)
     if constraints.lane then
       leave_lane(constraints.lane, constraints.width)
     end

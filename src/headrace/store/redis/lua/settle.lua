@@ -115,7 +115,9 @@ end
 local function release_all(job_ids, constraints)
   local held_lanes = {}
   for _, each in ipairs(constraints) do
-    held_lanes[#held_lanes + 1] = read_constraints(each).lane
+    local held = read_constraints(each)
+    held_lanes[#held_lanes + 1] = held.lane
+    held_lanes[#held_lanes + 1] = held.task_lane
   end
   read_ahead(lanes, key.lanes, held_lanes)
   for i, each in ipairs(constraints) do
@@ -194,6 +196,7 @@ do
     if constraints.limits then
       give_back(constraints.limits, job.id)
     end
+    leave_task_lane(constraints)
     if delay == 0 then
       place(job, true)
       return
@@ -230,6 +233,9 @@ do
   local function hold_at(name, job)
     local limits = constraints_of(job).limits or {}
     give_back(limits, job.id)
+    if name ~= QUEUE_LIMIT then
+      leave_task_lane(constraints_of(job))
+    end
     for _, limit in ipairs(limits) do
       if limit[1] == name then
         wait_at(name, job, wait_for(limit), true)

@@ -15,15 +15,17 @@ _FIRST = (
     # count) names one delivery for ever. `time_ms` depends on the state: when a waiting job became
     # ready, a scheduled one is due, the lease of a running one ends, a dead one died. Bodies are
     # the last columns, so that the others are read without them. `lane` is the lane in which the
-    # job has a place, `gate` the gate at which it is blocked, `flags` what else there is of it (see
-    # `entries`), `runner` where it runs: the format of its envelope. `ready_ms` is when a running
-    # job had become ready; it comes after the bodies, because it is only read with them.
+    # job has a place, `task_lane` the second one if it has two, `gate` the gate at which it is
+    # blocked, `flags` what else there is of it (see `entries`), `runner` where it runs: the format
+    # of its envelope. `ready_ms` is when a running job had become ready; it comes after the bodies,
+    # because it is only read with them.
     "CREATE TABLE jobs (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, job_id BLOB NOT NULL,"
     " state TEXT NOT NULL, position INTEGER NOT NULL, time_ms INTEGER NOT NULL,"
     " count INTEGER NOT NULL DEFAULT 0, owner TEXT NOT NULL DEFAULT '',"
     " reason TEXT NOT NULL DEFAULT '', priority INTEGER NOT NULL DEFAULT 0,"
     " runner INTEGER NOT NULL DEFAULT 1 CHECK (runner BETWEEN 1 AND 3),"
     " flags INTEGER NOT NULL DEFAULT 0, lane TEXT NOT NULL DEFAULT '',"
+    " task_lane TEXT NOT NULL DEFAULT '',"
     " gate TEXT NOT NULL DEFAULT '', constraints BLOB NOT NULL DEFAULT x'',"
     " history BLOB NOT NULL DEFAULT x'', inputs BLOB NOT NULL DEFAULT x'', envelope BLOB NOT NULL,"
     " ready_ms INTEGER NOT NULL DEFAULT 0, flow TEXT NOT NULL DEFAULT '')",
@@ -37,6 +39,7 @@ _FIRST = (
     "CREATE INDEX jobs_blocked ON jobs (queue) WHERE state = 'blocked'",
     "CREATE INDEX jobs_at_gate ON jobs (queue, gate, position) WHERE gate != ''",
     "CREATE INDEX jobs_in_lane ON jobs (queue, lane, constraints) WHERE lane != ''",
+    "CREATE INDEX jobs_in_task_lane ON jobs (queue, task_lane, constraints) WHERE task_lane != ''",
     "CREATE INDEX jobs_of_flow ON jobs (queue, flow, state) WHERE flow != ''",
     "CREATE INDEX jobs_cancelling ON jobs (queue) WHERE flags & 1",
     "CREATE TABLE results (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, job_id BLOB NOT NULL,"

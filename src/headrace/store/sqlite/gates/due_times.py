@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headrace.store.contract import Promotion
 from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import ATTACHED
-from headrace.store.sqlite.gates import limits, routing, uniques
+from headrace.store.sqlite.gates import accounts, limits, routing, uniques
 from headrace.store.sqlite.inspection.facts import task_of
 from headrace.store.sqlite.rows import bounded_ms, queue_id
 
@@ -65,9 +65,10 @@ def promote(change: Change) -> Promotion:
     if opened:
         for place, entry in enumerate(opened, start=change.new_numbers(len(opened))):
             entry.position = place
+        routing.pass_gates(change, [entry for entry in opened if entry.constraints.task_lane])
         entries.save(change.connection, opened)
         routing.notify_ready(change, opened)
-    limits.close_accounts(change)
+    accounts.close_accounts(change)
     return promotion(moved + len(opened), _next(change.connection, change.number), change.now_ms)
 
 
@@ -106,7 +107,7 @@ def nothing_due(
 
 
 def _next(connection: sqlite3.Connection, queue: int) -> int | None:
-    moments = (next_due(connection, queue), limits.next_opening(connection, queue))
+    moments = (next_due(connection, queue), accounts.next_opening(connection, queue))
     return min((moment for moment in moments if moment is not None), default=None)
 
 

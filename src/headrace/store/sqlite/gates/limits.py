@@ -1,44 +1,28 @@
 """Limits: how many jobs may start in a time. Jobs over the limit wait in the store.
 
-Each limit has an `Account` of what it has let through: counted in a change, written at its end.
+Each limit has an `Account` of what it has let through: see `accounts.py`.
 """
 
 from __future__ import annotations
 
-from math import ceil
 from typing import TYPE_CHECKING
 
-from headrace.core.job.constraints import Limit
-from headrace.store.sqlite.change import Account, Change
-from headrace.store.sqlite.entries import PASSED, blocked_at, heads, limit_gate
-from headrace.store.sqlite.rows import run_rows, select_rows
+from headrace.core.job.constraints import QUEUE_LIMIT, Limit
+from headrace.store.sqlite.change import Change
+from headrace.store.sqlite.entries import (
+    PASSED,
+    QUEUE_PASSED,
+    blocked_at,
+    limit_gate,
+)
+from headrace.store.sqlite.gates.accounts import has_room, load
+from headrace.store.sqlite.rows import run_rows
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterable, Sequence
 
     from headrace.store.sqlite.entries import Entry
 
-_LOAD = """
-    WITH named (queue, name, gate) AS (VALUES {rows})
-    SELECT named.name, coalesce(limits.passed, 0), coalesce(limits.spent_until_ms, 0),
-        limits.opens_ms, EXISTS (
-            SELECT 1 FROM jobs
-            WHERE jobs.queue = named.queue AND jobs.gate = named.gate AND jobs.gate != '')
-    FROM named LEFT JOIN limits ON limits.queue = named.queue AND limits.name = named.name"""
-_STARTED = """
-    WITH named (queue, name, window_ms, since_ms) AS (VALUES {rows})
-    SELECT named.name, named.window_ms, (
-        SELECT coalesce(sum(count), 0) FROM starts
-        WHERE queue = named.queue AND name = named.name AND at_ms >= named.since_ms)
-    FROM named"""
-_OLDEST = """
-    SELECT at_ms, count FROM starts WHERE queue = ? AND name = ? AND at_ms >= ?
-    ORDER BY at_ms LIMIT ?"""
-_KEEP = """
-    INSERT OR REPLACE INTO limits (queue, name, passed, spent_until_ms, opens_ms) VALUES {rows}"""
-_DROP = "DELETE FROM limits WHERE name IN (VALUES {rows}) AND queue = ?"
-_NEXT = "SELECT min(opens_ms) FROM limits WHERE queue = ?"
 _START = """
     INSERT INTO starts (queue, name, at_ms, count, expires_ms) VALUES {rows}
     ON CONFLICT DO UPDATE SET count = count + excluded.count,
@@ -52,29 +36,43 @@ def pass_through(change: Change, entries: Sequence[Entry]) -> None:
     limited = [e for e in entries if e.state == "waiting" and e.constraints.limits]
     if not limited:
         return
-    accounts = _accounts(change, (limit for entry in limited for limit in entry.constraints.limits))
+    accounts = load(change, (limit for entry in limited for limit in entry.constraints.limits))
     for entry in limited:
+        limits = _here(entry)
         closed = next(
-            (
-                x
-                for x in entry.constraints.limits
-                if accounts[x.name].has_blocked or not _has_room(change, x)
-            ),
-            None,
+            (x for x in limits if accounts[x.name].has_blocked or not has_room(change, x)), None
         )
         if closed is None:
-            _let_through(change, entry)
+            _let_through(change, entry, limits)
         else:
             _block(change, entry, closed)
 
 
-def _let_through(change: Change, entry: Entry) -> None:
-    for limit in entry.constraints.limits:
+def _here(entry: Entry) -> Sequence[Limit]:
+    """The limits that a job has to pass now: those of its task, then it enters the lane of its
+    task, then that of its queue. Without such a lane, all together."""
+    limits = entry.constraints.limits
+    if not entry.constraints.task_lane:
+        return limits
+    return [
+        limit
+        for limit in limits
+        if (limit.name == QUEUE_LIMIT) == bool(entry.task_lane) and not entry.flags & _flag(limit)
+    ]
+
+
+def _flag(limit: Limit) -> int:
+    """The flag of jobs that this limit has let through."""
+    return QUEUE_PASSED if limit.name == QUEUE_LIMIT else PASSED
+
+
+def _let_through(change: Change, entry: Entry, limits: Sequence[Limit]) -> None:
+    for limit in limits:
         account = change.accounts[limit.name]
         account.passed += 1
         account.changed = True
         _spend(change, limit)
-    entry.flags |= PASSED
+        entry.flags |= _flag(limit)
 
 
 def _spend(change: Change, limit: Limit) -> None:
@@ -96,7 +94,7 @@ def block_at(change: Change, entry: Entry, name: str) -> bool:
     limit = next((x for x in entry.constraints.limits if x.name == name), None)
     if limit is None:
         return False
-    _accounts(change, entry.constraints.limits)
+    load(change, entry.constraints.limits)
     give_back(change, [entry])
     _block(change, entry, limit)
     return True
@@ -104,11 +102,13 @@ def block_at(change: Change, entry: Entry, name: str) -> bool:
 
 def give_back(change: Change, entries: Iterable[Entry]) -> None:
     """Undo the counts of jobs that were let through and did not begin."""
-    unbegun = [entry for entry in entries if entry.flags & PASSED]
-    accounts = _accounts(change, (limit for entry in unbegun for limit in entry.constraints.limits))
+    unbegun = [entry for entry in entries if entry.flags & (PASSED | QUEUE_PASSED)]
+    accounts = load(change, (limit for entry in unbegun for limit in entry.constraints.limits))
     for entry in unbegun:
-        entry.flags &= ~PASSED
+        passed, entry.flags = entry.flags, entry.flags & ~(PASSED | QUEUE_PASSED)
         for limit in entry.constraints.limits:
+            if not passed & _flag(limit):
+                continue
             account = accounts[limit.name]
             account.passed = max(0, account.passed - 1)
             account.changed = True
@@ -119,25 +119,25 @@ def give_back(change: Change, entries: Iterable[Entry]) -> None:
 def begin(change: Change, entry: Entry) -> str:
     """Count the start of a job, or name the limit that does not allow it now."""
     limits = entry.constraints.limits
-    accounts = _accounts(change, limits)
-    if not entry.flags & PASSED:
-        # It has begun before, with a worker that is gone: this is one more start.
-        if closed := next((limit for limit in limits if not _has_room(change, limit)), None):
-            return closed.name
-        for limit in limits:
-            _spend(change, limit)
+    accounts = load(change, limits)
+    # If it has begun before, with a worker that is gone, this is one more start.
+    fresh = [limit for limit in limits if not entry.flags & _flag(limit)]
+    if closed := next((limit for limit in fresh if not has_room(change, limit)), None):
+        return closed.name
+    for limit in fresh:
+        _spend(change, limit)
     starts = []
     for limit in limits:
         account = accounts[limit.name]
         account.changed = True
-        if entry.flags & PASSED:
+        if entry.flags & _flag(limit):
             account.passed = max(0, account.passed - 1)
         for window in account.started:
             account.started[window] += 1
         expires = change.now_ms + limit.window_ms + 1
         starts.append((change.number, limit.name, change.now_ms, 1, expires))
     run_rows(change.connection, _START, starts)
-    entry.flags &= ~PASSED
+    entry.flags &= ~(PASSED | QUEUE_PASSED)
     return ""
 
 
@@ -154,15 +154,16 @@ def _open(change: Change, name: str, most: int) -> list[Entry]:
     blocked = blocked_at(change.connection, change.number, limit_gate(name), most + 1)
     theirs = [limit for entry in blocked for limit in entry.constraints.limits]
     # The account is needed even if no job is blocked at the limit, or has it any more.
-    accounts = _accounts(change, [Limit(name, 1, 1), *theirs])
+    accounts = load(change, [Limit(name, 1, 1), *theirs])
     moved: list[Entry] = []
     for entry in blocked[:most]:
+        limits = _here(entry)
         closed = next(
             (
                 limit
-                for limit in entry.constraints.limits
+                for limit in limits
                 if (limit.name != name and accounts[limit.name].has_blocked)
-                or not _has_room(change, limit)
+                or not has_room(change, limit)
             ),
             None,
         )
@@ -170,7 +171,7 @@ def _open(change: Change, name: str, most: int) -> list[Entry]:
             break
         entry.be_ready(change.now_ms)
         if closed is None:
-            _let_through(change, entry)
+            _let_through(change, entry, limits)
         else:
             _block(change, entry, closed)
         moved.append(entry)
@@ -183,85 +184,6 @@ def leave(change: Change, entries: Iterable[Entry]) -> None:
     """Have limits looked at again at which these jobs, now gone, were blocked."""
     names = {entry.reason for entry in entries if entry.gate == limit_gate(entry.reason)}
     if names:
-        accounts = _accounts(change, [Limit(name, 1, 1) for name in names])
+        accounts = load(change, [Limit(name, 1, 1) for name in names])
         for name in names:
             accounts[name].changed = True
-
-
-def _accounts(change: Change, limits: Iterable[Limit]) -> dict[str, Account]:
-    """The accounts of these limits, as this change has them so far; read if it has none."""
-    wanted = {(limit.name, limit.window_ms): limit for limit in limits}
-    accounts = change.accounts
-    names = {name for name, _ in wanted} - accounts.keys()
-    rows = [(change.number, name, limit_gate(name)) for name in names]
-    for name, passed, spent, opens, has_blocked in select_rows(change.connection, _LOAD, rows):
-        accounts[name] = Account(name, passed, spent, opens, bool(has_blocked), {})
-    missing = [(name, window) for name, window in wanted if window not in accounts[name].started]
-    # A start in the same millisecond one window ago may be less than a window old.
-    starts = [(change.number, name, window, change.now_ms - window) for name, window in missing]
-    for name, window, count in select_rows(change.connection, _STARTED, starts):
-        accounts[name].started[window] = count
-    return accounts
-
-
-def _has_room(change: Change, limit: Limit) -> bool:
-    """Whether one more may pass, apart from jobs that are blocked."""
-    account = change.accounts[limit.name]
-    if account.started[limit.window_ms] + account.passed >= limit.most:
-        return False
-    return not limit.burst or _burst_opens(account, limit) <= change.now_ms
-
-
-def _burst_opens(account: Account, limit: Limit) -> float:
-    """When the burst has room for one more."""
-    return account.spent_until_ms - (limit.burst - 1) * limit.window_ms / limit.most
-
-
-def next_opening(connection: sqlite3.Connection, queue: int) -> int | None:
-    """When the first blocked job may go on, at any limit of the queue."""
-    [(opens,)] = connection.execute(_NEXT, (queue,)).fetchall()
-    return opens  # type: ignore[no-any-return]
-
-
-def close_accounts(change: Change) -> None:
-    """Write what was counted, and when each limit may open."""
-    changed = {limit_gate(x.name): x for x in change.accounts.values() if x.changed}
-    if not changed:
-        return
-    first = heads(change.connection, change.number, changed)
-    kept, dropped = [], []
-    for gate, account in changed.items():
-        opens = _opens(change, account, first[gate]) if gate in first else None
-        if opens is not None and opens != account.opens_ms:
-            change.notify("due")
-        account.opens_ms, account.changed = opens, False
-        if opens is None and not account.passed and account.spent_until_ms <= change.now_ms:
-            dropped.append((account.name,))
-        else:
-            spent = account.spent_until_ms
-            kept.append((change.number, account.name, account.passed, spent, opens))
-    run_rows(change.connection, _KEEP, kept)
-    run_rows(change.connection, _DROP, dropped, change.number)
-
-
-def _opens(change: Change, account: Account, first: Entry) -> int | None:
-    """When the first blocked job may go on; None if that depends on jobs that have not begun."""
-    limit = next((x for x in first.constraints.limits if x.name == account.name), None)
-    if limit is None:
-        return change.now_ms
-    _accounts(change, [limit])
-    opens = change.now_ms
-    if limit.burst:
-        opens = max(opens, ceil(_burst_opens(account, limit)))
-    over = account.started[limit.window_ms] + account.passed - limit.most + 1
-    if over <= 0:
-        return opens
-    since = change.now_ms - limit.window_ms
-    for at_ms, count in change.connection.execute(
-        _OLDEST, (change.number, limit.name, since, over)
-    ):
-        over -= count
-        if over <= 0:
-            expires: int = at_ms + limit.window_ms + 1
-            return max(opens, expires)
-    return None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.core.job.constraints import QUEUE_LIMIT
 from headrace.core.job.outcome import task_gate
 from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import pause_gate
-from headrace.store.sqlite.gates import limits, routing
+from headrace.store.sqlite.gates import lanes, limits, routing
 from headrace.store.sqlite.rows import queue_id
 from headrace.store.values import Control
 
@@ -41,7 +42,7 @@ def resume(change: Change, task: str) -> None:
         for entry in held:
             entry.be_ready(change.now_ms)
         # They keep their positions, before all jobs that wait now.
-        limits.pass_through(change, held)
+        routing.pass_gates(change, held)
         entries.save(change.connection, held)
         routing.notify_ready(change, held)
     change.notify("ready")
@@ -77,6 +78,8 @@ def hold(change: Change, held: Sequence[tuple[Entry, Held]]) -> None:
     for entry, outcome in reversed(held):
         entry.be_ready(change.now_ms)
         if limits.block_at(change, entry, outcome.gate):
+            if outcome.gate != QUEUE_LIMIT:
+                lanes.leave_task(change, [entry])
             if entry.gate not in first_places:
                 line = (change.number, entry.gate)
                 [(first,)] = change.connection.execute(_FIRST_PLACE, line).fetchall()
@@ -85,4 +88,5 @@ def hold(change: Change, held: Sequence[tuple[Entry, Held]]) -> None:
             entry.position = first_places[entry.gate]
         elif outcome.gate in paused:
             limits.give_back(change, [entry])
+            lanes.leave_task(change, [entry])
             entry.block_at(pause_gate(outcome.gate.removeprefix(task_gate(""))), outcome.gate)

@@ -1,4 +1,4 @@
-"""The way of a job that is due: into its lane, through its limits, to the workers."""
+"""The way of a job that is due: into its lanes, through its limits, to the workers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,18 @@ def decide(change: Change, arrived: Sequence[Entry]) -> None:
     for place, entry in enumerate(arrived, start=change.new_numbers(len(arrived))):
         entry.be_ready(change.now_ms)
         entry.position = place
-    lanes.enter(change, arrived)
+    pass_gates(change, arrived)
+
+
+def pass_gates(change: Change, arrived: Sequence[Entry]) -> None:
+    """Block waiting jobs at the first gate that is closed to them. Not written yet."""
+    rooms = lanes.enter(change, arrived)
     limits.pass_through(change, arrived)
+    if any(entry.constraints.task_lane for entry in arrived):
+        # From the narrow to the wide: what a job keeps while it waits, only jobs could use that
+        # need the next gate too.
+        lanes.enter_task(change, arrived, rooms)
+        limits.pass_through(change, [entry for entry in arrived if entry.task_lane])
 
 
 def go_on(change: Change, arrived: Sequence[Entry]) -> None:
@@ -38,7 +48,7 @@ def refill_lanes(change: Change) -> None:
     while freed:
         entering = lanes.next_blocked(change, freed)
         go_on(change, entering)
-        freed = {entry.lane for entry in entering}
+        freed = {lane for each in entering for lane in (each.lane, each.task_lane) if lane}
 
 
 def notify_ready(change: Change, moved: Iterable[Entry]) -> None:

@@ -17,7 +17,6 @@ from headrace.store.sqlite.entries import (
     IN_FLOW,
     LADEN,
     MARKED,
-    PASSED,
     REPORTED,
 )  # fmt: skip
 from headrace.store.sqlite.gates import flow_parts, lanes, limits, uniques
@@ -62,7 +61,7 @@ _KEEP = """
 _MARK_DEAD = f"""
     WITH dead (id, died_ms, reason) AS (VALUES {{rows}})
     UPDATE jobs SET state = 'dead', time_ms = dead.died_ms, reason = dead.reason, lane = '',
-        gate = '', flags = flags & {MARKED | LADEN | CHILDREN | IN_FLOW}
+        task_lane = '', gate = '', flags = flags & {MARKED | LADEN | CHILDREN | IN_FLOW}
     FROM dead WHERE jobs.id = dead.id"""
 
 
@@ -74,7 +73,7 @@ def let_go(change: Change, ended: Sequence[tuple[Entry, JobEnding]]) -> None:
     if constrained:
         lanes.leave(change, constrained)
         limits.leave(change, constrained)
-        limits.give_back(change, [entry for entry in constrained if entry.flags & PASSED])
+        limits.give_back(change, constrained)
         uniques.end(change, constrained)
     if any(entry.flags & CANCELLING for entry in gone):
         # Else workers would end a new job with the same id.

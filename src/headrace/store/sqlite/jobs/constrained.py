@@ -10,8 +10,16 @@ from headrace.core.job.state import State
 from headrace.core.queue_names import group_source
 from headrace.store.queue_values import NO_ROOM
 from headrace.store.sqlite import entries
-from headrace.store.sqlite.entries import CHILDREN, CONSTRAINED, FLOW_GATE, IN_FLOW, LADEN, Entry
-from headrace.store.sqlite.gates import flow_parts, flows, lanes, limits, uniques
+from headrace.store.sqlite.entries import (
+    CHILDREN,
+    CONSTRAINED,
+    FLOW_GATE,
+    IN_FLOW,
+    LADEN,
+    Entry,
+    is_constrained,
+)
+from headrace.store.sqlite.gates import flow_parts, flows, routing, uniques
 from headrace.store.sqlite.gates.due_times import due_time, next_due, notify_due
 from headrace.store.sqlite.inspection.facts import task_of
 from headrace.store.sqlite.rows import run_rows, runner_number, select_rows
@@ -26,7 +34,7 @@ if TYPE_CHECKING:
 
 _INSERT = """
     INSERT INTO jobs (id, queue, job_id, priority, constraints, envelope, state, position, time_ms,
-        flags, lane, gate, reason, runner, history, flow)
+        flags, lane, task_lane, gate, reason, runner, history, flow)
     VALUES {rows}"""
 _ENDED = """
     WITH named (queue, job_id, now_ms) AS (VALUES {rows})
@@ -127,8 +135,7 @@ def _add(change: Change, parcels: Sequence[Parcel], since: Mapping[JobId, int]) 
     for entry in new:
         if entry.state == "waiting":
             entry.time_ms = since.get(entry.job_id, change.now_ms)
-    lanes.enter(change, new)
-    limits.pass_through(change, new)
+    routing.pass_gates(change, new)
     rows = [
         (entry.id, change.number, entry.job_id, parcel.constraints.priority, entry.raw_constraints,
          parcel.envelope, *entry.place, _runner(change, parcel), parcel.history,
@@ -161,7 +168,7 @@ def _entry(change: Change, parcel: Parcel, place: int) -> Entry:
     constraints = parcel.constraints
     raw_constraints = encode_constraints(constraints)
     flags = LADEN if raw_constraints or parcel.history else 0
-    if constraints.lane or constraints.unique or constraints.limits:
+    if is_constrained(constraints):
         flags |= CONSTRAINED
     if parcel.children:
         flags |= CHILDREN

@@ -79,6 +79,7 @@ def _retry_attached(change: Change, settled: Sequence[tuple[Entry, Retried]]) ->
     if not settled:
         return
     limits.give_back(change, [entry for entry, _ in settled])
+    lanes.leave_task(change, [entry for entry, _ in settled])
     for entry, outcome in settled:
         if outcome.delay_ms > 0:
             entry.state, entry.position = "scheduled", 0

@@ -90,6 +90,7 @@ def _move_away(change: Change, entry: Entry, to: Rescheduling) -> bool:
         entry.constraints.unique
         or entry.constraints.flow
         or entry.constraints.lane
+        or entry.constraints.task_lane
         or inputs
         or entry.flags & (CHILDREN | IN_FLOW | MARKED)
     ):

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from headrace.core.job.constraints import Constraints, Limit, decode_constraints
+from headrace.core.job.constraints import QUEUE_LIMIT, Constraints, Limit, decode_constraints
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import DONE, RELEASED, Held, Outcome, Retried, task_gate
@@ -18,9 +18,15 @@ from headrace.testing.conformance.jobs.leftovers import BRIEF, QUEUES, Leftovers
 from headrace.testing.conformance.jobs.settlement import DEAD
 
 TASKS = ("one", "other")
-LANES = {"a": 1, "b": 1, "c": 2}
-LIMITS = (Limit("wide", 6, 60), Limit("narrow", 2, 40), Limit("paced", 4, 60, burst=1))
+LANES = {"a": 1, "b": 1, "c": 2, "task": 3}
+TASK_LANES = ("", "task", "c")
+LIMITS = (Limit(QUEUE_LIMIT, 6, 60), Limit("narrow", 2, 40), Limit("paced", 4, 60, burst=1))
 STEPS = 100
+
+
+def lanes_of(delivery: LeasedDelivery) -> list[str]:
+    constraints = decode_constraints(delivery.constraints)
+    return [lane for lane in (constraints.lane, constraints.task_lane) if lane]
 
 
 class Mix:
@@ -46,6 +52,7 @@ class Mix:
         lane = self.chance.choice(["", "", *LANES])
         limits = tuple(limit for limit in LIMITS if self.chance.random() < 0.2)
         unique = self.chance.choice(["", "", "", "u", "v"]) if may_stand else ""
+        task_lane = "" if lane in TASK_LANES[1:] else self.chance.choice(TASK_LANES)
         return Constraints(
             priority=self.chance.choice([0, 0, 0, 3, 9]),
             lane=lane,
@@ -54,6 +61,8 @@ class Mix:
             unique_for_ms=self.chance.choice([0, BRIEF]) if unique else 0,
             limits=limits,
             ttl_ms=BRIEF,
+            task_lane=task_lane,
+            task_width=LANES.get(task_lane, 1),
         )
 
     def job(self, parents: list[Parcel] | None = None) -> Parcel:
@@ -113,11 +122,7 @@ class Mix:
 
     async def note_start(self, delivery: LeasedDelivery) -> None:
         self.running.append(delivery)
-        inside = Counter(
-            (each.queue, lane)
-            for each in self.running
-            if (lane := decode_constraints(each.constraints).lane)
-        )
+        inside = Counter((each.queue, lane) for each in self.running for lane in lanes_of(each))
         assert all(count <= LANES[lane] for (_, lane), count in inside.items())
         if delivery.queue == QUEUE:
             now = await self.store.time_ms()

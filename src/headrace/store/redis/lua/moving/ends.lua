@@ -57,7 +57,8 @@ local function leave_flow(flow, job_id, state)
   end
 end
 
--- Free what a job with constraints holds.
+-- Free what a job with constraints holds. `in_lane`: true if it is in all of its lanes, 'own' if not in that of its
+-- task.
 local function release(job_id, constraints, in_lane)
   if constraints.unique then
     local unique = key.unique .. constraints.unique
@@ -71,6 +72,10 @@ local function release(job_id, constraints, in_lane)
   end
   if constraints.limits then
     give_back(constraints.limits, job_id)
+  end
+  if in_lane == true then
+    -- First, so that the next job of its key waits behind others of its task.
+    leave_task_lane(constraints)
   end
   if constraints.lane and in_lane then
     leave_lane(constraints.lane, constraints.width)

@@ -114,9 +114,12 @@ do
       return nil
     end
     local lane, width, unique, unique_for_ms, limits, flow = read.k, read.w, read.u, read.f, read.r, read.o
+    local task_lane, task_width = read.l, read.n
     -- Zero, and `debounced` without a name, count as absent.
     local priority, ttl_ms, debounced = read.p ~= 0 and read.p or nil, read.t, unique and read.b
     local sound = (lane == nil or is_text(lane)) and (width == nil or is_whole(width, 1, MOST_MS))
+      and (task_lane == nil or is_text(task_lane) and task_lane ~= lane)
+      and (task_width == nil or is_whole(task_width, 1, MOST_MS))
       and (unique == nil or is_text(unique))
       and (unique_for_ms == nil or is_whole(unique_for_ms, 1, MOST_MS))
       and (debounced == nil or type(debounced) == 'boolean')
@@ -127,6 +130,7 @@ do
     return sound and {
       lane = lane, width = width, unique = unique, unique_for_ms = unique_for_ms, limits = limits,
       priority = priority, ttl_ms = ttl_ms, debounced = debounced, flow = flow,
+      task_lane = task_lane, task_width = task_width,
     } or nil
   end
 

@@ -98,10 +98,9 @@ local function wait_at(name, job, wait, in_front)
   end
 end
 
--- Let the job pass all of its limits, or block it at the first closed one; `opened` is the gate that just
+-- Let the job pass all of these limits, or block it at the first closed one; `opened` is the gate that just
 -- let it through.
-local function pass_gates(job, opened)
-  local limits = constraints_of(job).limits
+local function pass_gates(job, limits, opened)
   if not limits then
     return true
   end
