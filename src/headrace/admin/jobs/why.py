@@ -147,8 +147,10 @@ class Why:
 
     async def _blocked(self) -> str:
         gate = self._seen.reason
-        if gate in ("lane", "task_lane"):
-            return f"It is blocked: {self._lane(gate)}."
+        if gate == "lane":
+            return f"It is blocked: {await self._lane()}."
+        if gate == "task_lane":
+            return f"It is blocked: {self._turns(None, self._constraints.task_width)}."
         if gate == "flow":
             return f"It is blocked: {self._flow()} for {await self._parents()} to end."
         if (task := gated_task(gate)) is not None:
@@ -236,14 +238,13 @@ class Why:
                 return counted, False
         return counted, True
 
-    def _lane(self, gate: str) -> str:
-        key, width = key_of(self._constraints), self._constraints.width
-        whose = f"task {self._job.task!r}"
-        if gate == "task_lane":
-            width = self._constraints.task_width
-        elif key is not None:
-            whose = f"its key {self._masks.name(key)!r}"
+    async def _lane(self) -> str:
+        return self._turns(key_of(self._constraints), self._constraints.width)
+
+    def _turns(self, key: str | None, width: int) -> str:
         turns = "one at a time" if width == 1 else f"{width} at a time"
+        named = f"task {self._job.task!r}"
+        whose = named if key is None else f"its key {self._masks.name(key)!r}"
         return f"jobs of {whose} run {turns}, and others are before it"
 
     def _flow(self) -> str:
