@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from headrace.core.scaling.scaling import Scaling
+from headrace.core.version import VERSION
 from headrace.worker.processes.child_lifetime import SUPERVISOR
 from headrace.worker.processes.supervisor import Supervisor
 from tests.cli.conftest import Start
@@ -212,9 +213,12 @@ def test_a_system_that_refuses_processes_is_asked_again() -> None:
 
 def test_sigterm_to_the_parent_ends_all_with_0(start: Start) -> None:
     parent = start("worker", "shop:app", "-p", "2")
-    parent.says("runs default, mail", times=2)
+    parent.says("runs default, mail\n", times=2)
+    parent.says(f"headrace {VERSION}: 2 worker processes start on ")
+    parent.says("each works on default, mail (")
     parent.send(signal.SIGTERM)
     assert parent.ended() == 0
+    assert parent.output.count(", namespace ") == 1, "said once"
     assert len(parent.children) == 2
     assert not any(map(is_alive, parent.children))
 

@@ -29,6 +29,8 @@ class Worker:
         self.app = app
         self.settings = settings
         self.name = settings.name
+        self.is_supervised = False
+        """Whether a supervisor has said already what it works on; to be set before it runs."""
         self.totals: Totals | None = None
         """The counters for metrics; to be set before it runs."""
         self.runtime: WorkerRuntime | None = None
@@ -61,14 +63,15 @@ class Worker:
             wait = StoreWait(self.settings.wait_for_store, self._stopping)
             try:
                 await wait.through(partial(stack.enter_async_context, self.app))
-                self._banner.starts()
-                await wait.through(self._banner.warn_of_undeclared_queues)
+                if not self.is_supervised:
+                    self._banner.starts()
+                    await wait.through(self._banner.warn_of_undeclared_queues)
                 state = await stack.enter_async_context(self._lifespan())
                 runtime = self.runtime = await wait.through(partial(self._started, state))
             except StoppedWaiting:
                 self.outcome = WorkerOutcome()
                 return self.outcome
-            self._banner.runs()
+            self._banner.runs(brief=self.is_supervised)
             self._ready.set()
             try:
                 await self._stopping.wait()

@@ -8,6 +8,7 @@ import pytest
 
 from headrace import Headrace, Retry
 from headrace.core.version import VERSION
+from headrace.worker.logs.banner import Banner
 from headrace.worker.worker_outcome import WorkerOutcome
 from tests.worker import topics
 from tests.worker.logs.records import Records
@@ -48,6 +49,31 @@ async def test_a_worker_names_its_store_its_app_and_its_capacity(
     assert runs.queues == ["default", "mail", "billing@orders"]
     assert (runs.tasks, runs.schedules, runs.groups) == (2, 1, 1)
     assert (runs.slots, runs.threads, runs.processes) == (7, 3, 1)
+
+
+async def test_a_supervisor_says_it_once_for_all_its_workers(
+    app: Headrace, records: Records
+) -> None:
+    @app.task(queue="mail")
+    async def send_mail() -> None: ...
+
+    worker = app.worker(queues=["mail"], concurrency=7, threads=3, processes=1)
+    banner = Banner(app, worker.settings)
+    banner.supervises(2, 2)
+    banner.supervises(1, 8)
+    worker.is_supervised = True
+    async with worker:
+        pass
+    said = [record.getMessage() for record in records("INFO") if "stop" not in record.getMessage()]
+    rest = f"on {app.shown_url}, namespace {app.namespace}"
+    assert said[0] == f"headrace {VERSION}: 2 worker processes start {rest}"
+    capacity = "mail (1 task, 0 schedules, 0 groups) with 7 slots, 3 threads, 1 process"
+    assert said[1] == f"each works on {capacity}"
+    assert said[2] == f"headrace {VERSION}: 1 to 8 worker processes start {rest}"
+    assert said[4] == f"worker {worker.name} runs mail"
+    first, second, *_ = records("INFO")
+    assert (first.name, first.least, first.most) == ("headrace.supervisor", 2, 2)
+    assert (second.queues, second.tasks, second.slots) == (["mail"], 1, 7)
 
 
 @pytest.mark.parametrize(

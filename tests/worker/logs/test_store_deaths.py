@@ -36,6 +36,7 @@ async def test_a_job_that_dies_with_another_has_a_line_of_its_own(
         first = await app.enqueue(store.call().after(fetch.call()))
         failed = await records.one("ERROR", "fetch ")
         record = await records.one("ERROR", "(parent_failed)")
+    assert failed.created <= record.created, "what failed first comes first"
     why = f"job {failed.job} of queue 'default' failed, and it waited for that"
     assert record.getMessage() == f"store {first.id} is dead (parent_failed): {why}"
     assert (record.job, record.queue, record.task) == (first.id, queue, "store")

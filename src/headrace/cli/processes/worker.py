@@ -26,6 +26,7 @@ from headrace.cli.processes.worker_options import WorkerOptions, chosen_queues, 
 from headrace.cli.processes.worker_process import exit_on_signal, leave, work
 from headrace.core.scaling.scaling import Scaling
 from headrace.errors import ConfigError
+from headrace.worker.logs.banner import Banner
 from headrace.worker.processes.child_lifetime import follow_supervisor, start_process
 from headrace.worker.processes.gauge import Gauge
 from headrace.worker.processes.supervisor import Supervisor
@@ -60,6 +61,7 @@ def worker(
     name: str | None,
     schedules: bool,
     upkeep: bool,
+    supervised: bool,
     metrics_port: int | None,
     metrics_host: str | None,
     metrics_allow: tuple[str, ...],
@@ -98,14 +100,15 @@ def worker(
     )
     metrics = place_of(metrics_port, metrics_host, metrics_allow)
     if workers == (1, 1):
-        _work(settings, metrics)
+        _work(settings, metrics, is_supervised=supervised)
     else:
         _supervise(settings, metrics, *workers)
 
 
-def _work(settings: WorkerOptions, metrics: Place | None) -> NoReturn:
+def _work(settings: WorkerOptions, metrics: Place | None, *, is_supervised: bool) -> NoReturn:
     app = load_app(settings.app)
     worker = settings.worker(app)
+    worker.is_supervised = is_supervised
     log_to_stderr(settings.log_level, settings.log_format, worker=worker.name)
     if is_of_one_process(app):
         log.warning(
@@ -126,10 +129,12 @@ def _supervise(settings: WorkerOptions, metrics: Place | None, least: int, most:
     if is_of_one_process(app):
         raise ConfigError(f"{OF_ONE_PROCESS}: leave -p out, or use another store")
     # Errors are shown once, here, and not by every process.
-    workloads = workloads_of(settings.worker(app).settings)
+    checked = settings.worker(app).settings
     scaling = Scaling.of(least, most, os.environ)
-    asyncio.run(_reach(app, settings.wait_for_store))
-    gauge = None if scaling.fixed else Gauge(app, workloads, scaling.poll)
+    banner = Banner(app, checked)
+    asyncio.run(_reach(app, settings.wait_for_store, banner))
+    banner.supervises(least, most)
+    gauge = None if scaling.fixed else Gauge(app, workloads_of(checked), scaling.poll)
     with shared_totals(metrics) as variables:
         start = partial(start_process, settings.command(), variables)
         supervisor = Supervisor(
@@ -141,8 +146,9 @@ def _supervise(settings: WorkerOptions, metrics: Place | None, least: int, most:
     leave(code)
 
 
-async def _reach(app: Headrace, within: float | None) -> None:
+async def _reach(app: Headrace, within: float | None, banner: Banner) -> None:
     """Wait for the store; a signal meanwhile ends the process."""
     async with AsyncExitStack() as stack:
         wait = StoreWait(within, asyncio.Event())
         await wait.through(partial(stack.enter_async_context, app))
+        await wait.through(banner.warn_of_undeclared_queues)

@@ -67,7 +67,7 @@ class WorkerOptions(msgspec.Struct, frozen=True):
 
     def command(self) -> list[str]:
         """The command that starts one worker process with the same settings."""
-        command = [sys.executable, "-m", "headrace", "worker", self.app, "-p", "1"]
+        command = [sys.executable, "-m", "headrace", "worker", self.app, "-p", "1", "--supervised"]
         command += ["-c", str(self.concurrency), "--drain", str(self.drain)]
         if self.queues is not None:
             command += ["-Q", ",".join(_written(self.queues))]
@@ -184,6 +184,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="Whether to look after the queues too: retries that are due, flows, schedules, "
         "on_dead, old events; another worker has to otherwise.",
     ),
+    click.option("--supervised", is_flag=True, hidden=True),
     click.option(
         "--log-runs",
         is_flag=True,

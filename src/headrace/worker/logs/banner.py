@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections.abc import Mapping
 
 from headrace.core.display import meant, plural
 from headrace.core.version import VERSION
@@ -15,6 +16,7 @@ from headrace.worker.settings import WorkerSettings
 from headrace.worker.worker_outcome import WorkerOutcome
 
 log = logging.getLogger("headrace.worker")
+supervisor_log = logging.getLogger("headrace.supervisor")
 
 
 class Banner:
@@ -27,16 +29,24 @@ class Banner:
 
     def starts(self) -> None:
         """Once the store is reached."""
-        name, app, store = self._settings.name, self._app, self._app.shown_url
+        name = self._settings.name
+        self._say_store(log, f"worker {name} starts", {"worker": name})
+
+    def supervises(self, least: int, most: int) -> None:
+        """For a process that keeps this many workers running."""
+        number = f"{least}" if least == most else f"{least} to {most}"
+        what = "process starts" if most == 1 else "processes start"
+        counts = {"least": least, "most": most}
+        self._say_store(supervisor_log, f"{number} worker {what}", counts)
+        said, fields = self._capacity()
+        supervisor_log.info("each works on %s", said, extra=fields)
+
+    def _say_store(self, log: logging.Logger, what: str, fields: Mapping[str, object]) -> None:
+        namespace, store = self._app.namespace, self._app.shown_url
         log.info(
-            "headrace %s: worker %s starts on %s, namespace %s",
-            *(VERSION, name, store, app.namespace),
-            extra={
-                "worker": name,
-                "version": VERSION,
-                "store": store,
-                "namespace": app.namespace,
-            },
+            "headrace %s: %s on %s, namespace %s",
+            *(VERSION, what, store, namespace),
+            extra={**fields, "version": VERSION, "store": store, "namespace": namespace},
         )
 
         self._warn_of_strange_variables()
@@ -62,8 +72,14 @@ class Banner:
                     extra={"queue": name},
                 )
 
-    def runs(self) -> None:
-        """Once it takes jobs."""
+    def runs(self, *, brief: bool = False) -> None:
+        """Once it takes jobs; `brief` if a supervisor has said the rest."""
+        name = self._settings.name
+        said, fields = self._capacity()
+        extra = {"worker": name, **fields}
+        log.info("worker %s runs %s", name, self._settings if brief else said, extra=extra)
+
+    def _capacity(self) -> tuple[str, dict[str, object]]:
         settings, app = self._settings, self._app
         counts = {
             "tasks": len(app.tasks),
@@ -78,18 +94,13 @@ class Banner:
             plural(threads, "thread"),
             plural(processes, "process", "processes"),
         )
-        log.info(
-            "worker %s runs %s (%s) with %s",
-            *(settings.name, settings, ", ".join(said), ", ".join(room)),
-            extra={
-                "worker": settings.name,
-                "queues": [*settings.queues, *settings.group_queues],
-                **counts,
-                "slots": slots,
-                "threads": threads,
-                "processes": processes,
-            },
-        )
+        return f"{settings} ({', '.join(said)}) with {', '.join(room)}", {
+            "queues": [*settings.queues, *settings.group_queues],
+            **counts,
+            "slots": slots,
+            "threads": threads,
+            "processes": processes,
+        }
 
     def ended(self, outcome: WorkerOutcome, failures: FailureLog | None) -> None:
         took = time.monotonic() - self._began

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 
@@ -23,19 +24,27 @@ class StoreDeathLog:
 
     def __init__(self) -> None:
         self.count = 0
+        self._new: list[Deaths] = []
         self._floods: Floods[Deaths] = Floods(_sum_up, in_full=1)
 
     def died(self, deaths: Sequence[Deaths]) -> None:
         """The store has made these jobs dead."""
-        for some in deaths:
-            self.count += some.count
-            kind = (some.queue, some.reason, some.task, some.why)
-            if self._floods.admit(kind, some, some.count):
-                _report(some)
+        self.count += sum(some.count for some in deaths)
+        self._new += deaths
+        # In a moment: the line of the job that they died with comes first.
+        asyncio.get_running_loop().call_soon(self._report)
 
     def close(self) -> None:
         """Log what was only counted so far."""
+        self._report()
         self._floods.close()
+
+    def _report(self) -> None:
+        new, self._new = self._new, []
+        for some in new:
+            kind = (some.queue, some.reason, some.task, some.why)
+            if self._floods.admit(kind, some, some.count):
+                _report(some)
 
 
 def _report(some: Deaths) -> None:
