@@ -21,6 +21,7 @@ HeadraceError
 ├── TopicNotFound           the store has no such topic
 ├── DeliveryUsed            a delivery was settled by hand a second time, or too late
 ├── LeaseLost               another worker has the job now; what this one did is not recorded
+├── ProcessDied             the process that ran the job ended before the job did
 ├── AuditError              a delivery could not be recorded where the app says it must be
 └── JobError
     ├── JobNotFound         the store does not know the id (any more)
@@ -256,6 +257,12 @@ class DeliveryUsed(HeadraceError):
 
 class LeaseLost(HeadraceError):
     """The delivery was given to another worker; this one's outcome was not recorded."""
+
+
+class ProcessDied(HeadraceError):
+    """The process that ran the job ended before the job did, or had to be ended."""
+
+    retryable = True
 
 
 class AuditError(HeadraceError):

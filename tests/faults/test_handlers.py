@@ -45,7 +45,7 @@ async def test_a_task_process_that_always_ends_is_reported(crew: Crew) -> None:
     task = crew.app.tasks["exit_process"].options(retry=Retry(1))
     with pytest.raises(JobFailed) as failed:
         await (await task.enqueue(7)).result(LONG)
-    assert failed.value.error_type.endswith("ProcessDied")
+    assert failed.value.error_type == "headrace.errors.ProcessDied"
     assert "exit code 7" in failed.value.error_text
 
 

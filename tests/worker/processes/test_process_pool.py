@@ -17,8 +17,7 @@ import pytest
 
 from headrace.core.job.failure import Unfit
 from headrace.core.job.state import Reason
-from headrace.worker.processes.task_process import ProcessDied
-from headrace.worker.processes.worker_channel import Garbled
+from headrace.errors import ProcessDied
 from headrace.worker.run.run import Run
 from tests.worker.processes.pool_tasks import (
     AwaitedPool,
@@ -109,7 +108,9 @@ async def test_the_neighbours_of_a_crash_run_once(
 async def test_what_is_not_a_message_costs_one_run(pool: AwaitedPool, tmp_path: Path) -> None:
     run = pool.start(scribble.call())
     after = start_notes(pool, tmp_path, "ab")
-    assert isinstance(await pool.end_of(run), Garbled)
+    error = await pool.end_of(run)
+    assert isinstance(error, ProcessDied)
+    assert "what is not a message" in str(error)
     for one in after:
         assert isinstance(await pool.end_of(one), bytes)
     assert notes_in(tmp_path) == ["a", "b"]

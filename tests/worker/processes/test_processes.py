@@ -124,7 +124,7 @@ async def test_the_start_of_a_process_is_not_the_time_of_its_job(
 @pytest.mark.usefixtures("worker_name")
 async def test_a_process_that_ends_fails_its_job_alone() -> None:
     failed = await failure_of((await leaves.enqueue()).id)
-    assert failed.error_type.endswith("ProcessDied")
+    assert failed.error_type == "headrace.errors.ProcessDied"
     assert "exit code 7" in failed.error_text
     assert await (await total.enqueue([1, 2])).result(60) == 3
 

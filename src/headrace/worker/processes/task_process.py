@@ -10,6 +10,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol
 
 from headrace.client.context import RunReporter
+from headrace.errors import ProcessDied
 from headrace.worker.processes.held_runs import STARTING, HeldRuns, Submission
 from headrace.worker.processes.messages import (
     OnceReply,
@@ -22,10 +23,6 @@ from headrace.worker.processes.messages import (
 )
 from headrace.worker.processes.process_reporter import answer, pass_on
 from headrace.worker.processes.worker_channel import Garbled, Message, WorkerChannel
-
-
-class ProcessDied(Exception):
-    """The process that ran the job ended before the job did."""
 
 
 class ProcessOwner(Protocol):
@@ -104,7 +101,7 @@ class TaskProcess:
             else:
                 self._ask(message)
         if garbled is not None:
-            self._trouble = garbled
+            self._trouble = ProcessDied(f"{garbled}; it was killed")
         if garbled is not None or not (self.usable or self.runs):
             self.kill()
         self._owner.refill()
