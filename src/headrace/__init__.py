@@ -4,6 +4,7 @@ from headrace.app import Headrace
 from headrace.audit.record import AuditRecord
 from headrace.client.attempts import AttemptInfo
 from headrace.client.context import Context, current
+from headrace.client.fallback import UnknownJob
 from headrace.client.flow_job import FlowJob, FlowUpdate
 from headrace.client.job import Job
 from headrace.client.job_info import JobInfo
@@ -136,6 +137,7 @@ __all__ = [
     "TopicFull",
     "TopicNotFound",
     "Tracing",
+    "UnknownJob",
     "Unpublished",
     "WorkerNotFound",
     "WorkerOutcome",

@@ -15,6 +15,7 @@ from headrace.audit.record import AuditRecord
 from headrace.client.context import Context, CurrentRun
 from headrace.client.decorators import BatchTaskDecorator, ScheduleDecorator, TaskDecorator
 from headrace.client.ends.handlers import end_handler
+from headrace.client.fallback import Fallback, FallbackKwargs, FallbackT
 from headrace.client.flow_job import FlowJob
 from headrace.client.found_flow import FoundFlow
 from headrace.client.job import Job
@@ -123,12 +124,14 @@ class Headrace(Settings):
         self.middlewares: list[Middleware] = []
         """Outermost first; see `middleware`."""
         self.error_hooks: list[ErrorHook] = []
+        self.last_resort: Fallback | None = None
+        """What `fallback` was given."""
         self.audits: list[Audit] = []
         self.outgoing: Outgoing = Outgoing(self)
         """Sends through the middleware."""
         self._store: Store | None = None
         self._sessions: LoopLocal[ClientSession] = LoopLocal()
-        self.portal = Portal(self.close)
+        self.portal: Portal = Portal(self.close)
 
     # Declaring
 
@@ -286,6 +289,27 @@ class Headrace(Settings):
             raise ConfigError("the app has a scaling strategy already; it can have one")
         self.scaling_strategy = strategy
         return strategy
+
+    @overload
+    def fallback(self, function: FallbackT, /) -> FallbackT: ...
+    @overload
+    def fallback(
+        self, /, **options: Unpack[FallbackKwargs]
+    ) -> Callable[[FallbackT], FallbackT]: ...
+    def fallback(self, function: Any = None, /, **options: Any) -> Any:
+        """Call a function with each job whose task no worker knew in time, as an `UnknownJob`:
+        after `unknown_task_after`, or `after`, which may be shorter. How it ends settles the job:
+        its result, an error, `Reject`, `RetryLater` or `Defer`. `retry`, `timeout` and `result_ttl`
+        are those of `@app.task`. An app has one."""
+
+        def declare(function: FallbackT) -> FallbackT:
+            if self.last_resort is not None:
+                raise ConfigError("the app has a fallback already; it can have one")
+            given = with_defaults(options, self._fallback_defaults())
+            self.last_resort = Fallback(self, function, given, self.unknown_task_after)
+            return function
+
+        return declare if function is None else declare(function)
 
     def middleware(self, *middleware: Middleware) -> None:
         """Wrap sending and running; the first one outermost, inside of those added before."""
@@ -478,6 +502,10 @@ class Headrace(Settings):
                 why = await self.admin.redacted().why(job_id, queue)
                 return ResultTimeout(job_id, waited, why, self.shown_url)
         return ResultTimeout(job_id, waited)
+
+    def _fallback_defaults(self) -> dict[str, Any]:
+        own = FallbackKwargs.__annotations__
+        return {name: given for name, given in self._task_defaults.items() if name in own}
 
     def _scheduling(
         self,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace import ArgumentError, ConfigError, Headrace, HeadraceError, Middleware
+from headrace import ArgumentError, ConfigError, Headrace, HeadraceError, Middleware, UnknownJob
 
 
 async def work(number: int = 1) -> None: ...
@@ -148,3 +148,19 @@ def test_the_time_for_unknown_tasks_is_a_setting(monkeypatch: pytest.MonkeyPatch
         Headrace("memory://")
     with pytest.raises(ConfigError, match="unknown_task_after"):
         Headrace("memory://", unknown_task_after=-1)
+
+
+async def rescue(job: UnknownJob) -> None: ...
+
+
+def test_an_app_has_one_fallback_which_takes_a_job() -> None:
+    app = Headrace("memory://", unknown_task_after=60)
+    with pytest.raises(ConfigError, match="annotate it as UnknownJob"):
+        app.fallback(handle)  # type: ignore[type-var]
+    with pytest.raises(ConfigError, match="after is longer than unknown_task_after"):
+        app.fallback(after=61)(rescue)
+    with pytest.raises(ConfigError, match=r"app.fallback\(\) has no 'queue'; it takes after, "):
+        app.fallback(queue="mail")(rescue)  # type: ignore[call-overload]
+    assert app.fallback(rescue) is rescue
+    with pytest.raises(ConfigError, match="has a fallback already"):
+        app.fallback(rescue)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from headrace import Headrace, JobFailed
+from headrace import Context, Headrace, JobFailed, Reject, RetryLater, UnknownJob
 from headrace.core.job.history import decode_history
 from headrace.core.job.ids import to_id
 from tests.tour.heard import Heard, Paid
@@ -136,3 +138,72 @@ async def test_an_event_of_a_later_version_waits_and_its_key_goes_on(
             await heard.until(ledger=3)
         assert heard["ledger"] == [0, 1, 2]
         assert await newer.admin.dead("ledger@orders") == []
+
+
+@pytest.mark.parametrize("run_in", ["loop", "thread"])
+async def test_a_fallback_gets_jobs_that_nobody_knows_and_settles_them(
+    app: Headrace, run_in: str
+) -> None:
+    older = await other_program(app)
+    given: list[tuple[str, str, tuple[Any, ...], int]] = []
+
+    @app.task
+    async def refund(order: str, *, cents: int) -> str:
+        return "by the task"
+
+    @older.task
+    async def known() -> None: ...
+
+    def settle(job: UnknownJob, ctx: Context) -> str:
+        given.append((job.id, job.task, job.args, ctx.attempt))
+        if job.args[1] == 0:
+            raise Reject("nothing to refund")
+        if ctx.attempt == 1:
+            raise RetryLater(0.0)
+        return "by the fallback"
+
+    if run_in == "thread":
+        older.fallback(after=0.2)(settle)
+    else:
+
+        @older.fallback(after=timedelta(seconds=0.2))
+        async def settle_later(ctx: Context, job: UnknownJob) -> str:
+            return settle(job, ctx)
+
+    async with older, older.worker():
+        job = await refund.enqueue("o-1", cents=995)
+
+        async def waits() -> bool:
+            return bool(given) or "the fallback 'settle" in await older.admin.why(job.id)
+
+        await eventually(waits)
+        assert await job.result(30) == "by the fallback"
+        rejected = await refund.enqueue("o-2", cents=0)
+        with pytest.raises(JobFailed, match="nothing to refund"):
+            await rejected.result(30)
+    assert given == [
+        (job.id, "refund", ("o-1", 995), 1),
+        (job.id, "refund", ("o-1", 995), 2),
+        (rejected.id, "refund", ("o-2", 0), 1),
+    ]
+
+
+async def test_a_worker_that_knows_the_task_is_before_the_fallback(app: Headrace) -> None:
+    older = await other_program(app)
+    rescued: list[str] = []
+
+    @older.fallback
+    async def rescue(job: UnknownJob) -> None:
+        rescued.append(job.task)
+
+    @older.task
+    async def known() -> None: ...
+
+    @app.task
+    async def refund() -> str:
+        return "by the task"
+
+    async with older, older.worker(), app.worker():
+        jobs = await app.enqueue_many([refund.call() for _ in range(10)])
+        assert {await job.result(30) for job in jobs} == {"by the task"}
+    assert rescued == []

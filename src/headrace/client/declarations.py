@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from headrace.client.app import ClientApp
+from headrace.client.fallback import Fallback
 from headrace.client.schedules import Schedules
 from headrace.client.task import Task
 from headrace.client.topic.topic import Topic
@@ -32,6 +33,10 @@ class DeclaredApp(ClientApp, Protocol):
     @property
     def unknown_task_after(self) -> timedelta:
         """How long a job waits for a worker that knows its task, before it is dead."""
+
+    @property
+    def last_resort(self) -> Fallback | None:
+        """Gets jobs of unknown tasks after that time."""
 
     @property
     def store(self) -> Store: ...

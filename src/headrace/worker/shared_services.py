@@ -86,7 +86,8 @@ class SharedServices:
             StoreReporters(app.store, self.progress_writer, patience=app.lease).of,
             self.failures,
             to_ms("unknown_task_after", app.unknown_task_after),
-            UnknownLog(app.tasks, app.topics),
+            UnknownLog(app.tasks, app.topics, app.last_resort),
+            app.last_resort,
         )
         self.make_settler = settler_of(app)
         self.runners = Runners(

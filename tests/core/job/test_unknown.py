@@ -38,8 +38,9 @@ def test_the_delivery_does_not_count_but_crashes_do() -> None:
     assert decode_history(back.history) == History((), 4, 3, unknown_since_ms=5_000)
 
 
-def test_a_worker_that_knows_it_ends_the_wait() -> None:
-    assert moved_on(History(unknown_since_ms=5), 1) == History(deliveries=1)
+def test_a_fallback_that_fails_has_not_to_wait_again() -> None:
+    moved = moved_on(History(unknown_since_ms=5), 1)
+    assert moved == History(deliveries=1, unknown_since_ms=5)
 
 
 def test_without_patience_it_is_dead_at_once() -> None:

@@ -29,6 +29,7 @@ from headrace.admin.pages import PageScan
 from headrace.admin.recorded import recorded
 from headrace.admin.redaction import masked_progress
 from headrace.client.attempts import run_started
+from headrace.client.fallback import unknown_rule
 from headrace.client.watch import JobUpdate
 from headrace.core import bounds as limits
 from headrace.core.job import ids as id_codec
@@ -160,7 +161,7 @@ class JobAdmin(AdminContext):
         """A sentence that says why a job is not running, or how it ended; of an event, one for each
         group that has it, or for the group that `queue` names. `JobNotFound` if there is no such
         job or event."""
-        store, after = await self._store(), self._app.unknown_task_after
+        store = await self._store()
         try:
             found = await self._found(id, queue)
         except JobNotFound:
@@ -169,11 +170,12 @@ class JobAdmin(AdminContext):
                 raise
             return sentence
         if any(is_log(name) or group_source(name) for name, _, _ in found):
-            whys = [EventWhy(store, *each, self._redaction, unknown_after=after) for each in found]
+            after = (self._app.unknown_task_after, "it is dead")
+            whys = [EventWhy(store, *each, self._redaction, unknown=after) for each in found]
             return " ".join([await why.answer() for why in whys])
         name, key, seen = unfinished(found)
-        why = Why(store, name, key, seen, self._redaction, unknown_after=after)
-        return await why.answer()
+        unknown = unknown_rule(self._app.last_resort, self._app.unknown_task_after)
+        return await Why(store, name, key, seen, self._redaction, unknown=unknown).answer()
 
     @recorded
     async def cancel(

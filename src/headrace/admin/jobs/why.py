@@ -63,9 +63,9 @@ class Why:
         seen: JobSnapshot,
         redaction: Redaction = CLEAR,
         *,
-        unknown_after: timedelta = timedelta(),
+        unknown: tuple[timedelta, str] = (timedelta(), "it is dead"),
     ) -> None:
-        self._unknown_after = unknown_after
+        self._unknown_after, self._unknown_fate = unknown
         self._store = store
         self._queue = queue
         self._key = job_id
@@ -126,8 +126,8 @@ class Why:
         since, obstacle = to_datetime(since_ms), await self._obstacle()
         return (
             f"It waits for a worker that {self._knows}: those that met it since {utc_text(since)} "
-            f"do not, and it is dead if none does until {utc_text(since + self._unknown_after)}"
-            f"{f'; and {obstacle}' if obstacle else ''}."
+            f"do not; {self._unknown_fate} if none does until "
+            f"{utc_text(since + self._unknown_after)}{f'; and {obstacle}' if obstacle else ''}."
         )
 
     @property

@@ -151,6 +151,7 @@ def moved_on(history: History, delivered: int) -> History:
         bounded_earlier(history) if history.earlier else b"",
         history.replayed_ms,
         history.replayed_by,
+        history.unknown_since_ms,
     )
 
 

@@ -11,6 +11,7 @@ from headrace.core.clock import to_datetime
 from headrace.core.display import utc_text
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import Envelope
+from headrace.core.job.state import Reason
 from headrace.core.job.unknown import NotKnownHere
 
 if TYPE_CHECKING:
@@ -34,7 +35,13 @@ class UnknownLog:
     that came since: each of them comes again and again. What comes after 50 tasks counts as one
     more."""
 
-    def __init__(self, tasks: Mapping[str, Task[..., Any]], topics: Mapping[str, _Topic]) -> None:
+    def __init__(
+        self,
+        tasks: Mapping[str, Task[..., Any]],
+        topics: Mapping[str, _Topic],
+        fallback: Task[..., Any] | None = None,
+    ) -> None:
+        self._fallback = None if fallback is None else fallback.name
         self._tasks = tasks
         self._topics = topics
         self._said: dict[str, float] = {}
@@ -43,7 +50,8 @@ class UnknownLog:
     def met(
         self, envelope: Envelope, delivery: LeasedDelivery, error: NotKnownHere, dead_ms: int
     ) -> None:
-        """A job was met, and goes back; it is dead at `dead_ms` if none knows it by then."""
+        """A job was met, and goes back; at `dead_ms` it is dead, or goes to the fallback, if none
+        knows it by then."""
         kind, now = envelope.task, time.monotonic()
         if kind not in self._said and len(self._said) >= _KINDS:
             kind = ""
@@ -53,16 +61,21 @@ class UnknownLog:
         self._said[kind] = now + _EVERY
         unsaid = self._unsaid.pop(kind, 0)
         log.warning(
-            "%s goes back for other workers, and is dead (%s) if none knows it until %s: %s; it "
-            "has imported %s%s",
+            "%s goes back for other workers, and %s if none knows it until %s: %s; it has imported "
+            "%s%s",
             f"{envelope.task} {delivery.id_text}",
-            error.reason,
+            self._fate(error.reason),
             utc_text(to_datetime(dead_ms)),
             error,
             ", ".join(self._modules()) or "no module with tasks",
             f"; {unsaid:,} more went back since the last warning" if unsaid else "",
             extra={**delivery.fields, "task": envelope.task, "reason": str(error.reason)},
         )
+
+    def _fate(self, reason: Reason) -> str:
+        if reason is Reason.UNKNOWN_TASK and self._fallback is not None:
+            return f"goes to the fallback {self._fallback!r}"
+        return f"is dead ({reason})"
 
     def _modules(self) -> list[str]:
         """The modules that declare what this worker runs."""

@@ -22,6 +22,7 @@ from headrace.worker.run.run import Run
 from headrace.worker.run.run_settings import RunSettings
 
 if TYPE_CHECKING:
+    from headrace.client.fallback import Fallback
     from headrace.client.task import Task
 
 _decode_inputs = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
@@ -47,6 +48,7 @@ class Intake:
         self._max_payload = max(limits, default=settings.max_payload)
         self._max_envelope = self._max_payload + MAX_ENVELOPE_BESIDE_PAYLOAD
         self._now_ms = settings.now_ms
+        self._fallback = settings.fallback
         self._controls: dict[str, _QueueControl] = {}
 
     def apply_control(self, queue: str, control: Control, in_hand: Collection[JobId] = ()) -> None:
@@ -82,19 +84,31 @@ class Intake:
         envelope = run.envelope
         task = self._tasks.get(envelope.task)
         if task is None:
-            if envelope.overrides.expires_ms is not None:
-                run.check_expiry()
-            raise NotKnownHere(
-                Reason.UNKNOWN_TASK,
-                f"this worker's app has no task {envelope.task!r}; it has "
-                f"{', '.join(sorted(self._tasks)) or 'none'}",
-            )
+            task = self._resolve_unknown(run)
+        elif run.history.unknown_since_ms:
+            # If it fails and comes to one that does not know it, others have their whole time.
+            run.history = msgspec.structs.replace(run.history, unknown_since_ms=0)
         run.task = task
         if envelope.overrides.feed:
             run.first_argument = _first_argument(run)
         if task.declared.run_in == "process" and not self._unpack_all:
             return
         run.args, run.kwargs = task.unpack(envelope, run.first_argument)
+
+    def _resolve_unknown(self, run: Run) -> Fallback:
+        """The fallback, if it is time for that."""
+        task, fallback = run.envelope.task, self._fallback
+        if run.envelope.overrides.expires_ms is not None:
+            run.check_expiry()
+        if fallback is not None:
+            now_ms = self._now_ms()
+            if now_ms - (run.history.unknown_since_ms or now_ms) >= fallback.after_ms:
+                return fallback
+        raise NotKnownHere(
+            Reason.UNKNOWN_TASK,
+            f"this worker's app has no task {task!r}; it has "
+            f"{', '.join(sorted(self._tasks)) or 'none'}",
+        )
 
     def check_may_run(self, run: Run) -> None:
         """Refuse a job that makes workers crash, or that has expired."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from headrace.client.fallback import Fallback
 from headrace.client.topic.subscription import Subscription
 from headrace.core import codec
 from headrace.core.bounds import RESULT_TTL
@@ -170,6 +171,8 @@ class Outcomes:
         if not self._kept or run.lease_lost:
             return None
         now_ms, after_ms = self._now_ms(), settings.unknown_after_ms
+        if settings.fallback is not None and error.reason is Reason.UNKNOWN_TASK:
+            after_ms = settings.fallback.after_ms
         back = back_for_others(run.history, run.delivery.count, now_ms, after_ms)
         if back is not None and settings.unknown is not None:
             dead_ms = (run.history.unknown_since_ms or now_ms) + after_ms
@@ -208,7 +211,7 @@ def _scope(run: Run) -> str:
 def _released(run: Run) -> Released:
     """Back to where the sender put it, or to where its task runs in this version of the program."""
     runner = run.task.declared.run_in
-    if runner == run.envelope.runner or isinstance(run.task, Subscription):
+    if runner == run.envelope.runner or isinstance(run.task, (Subscription, Fallback)):
         return RELEASED
     return Released(runner)
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from headrace.client.context import RunReporter
+from headrace.client.fallback import Fallback
 from headrace.core.job.ids import JobId
 from headrace.worker.logs.failure_log import FailureLog
 from headrace.worker.logs.unknown_log import UnknownLog
@@ -32,3 +33,5 @@ class RunSettings(msgspec.Struct, frozen=True):
     unknown_after_ms: int = 0
     """How long a job waits for a worker that knows its task, before it is dead."""
     unknown: UnknownLog | None = None
+    fallback: Fallback | None = None
+    """Gets jobs of unknown tasks, when others had the time to take them."""

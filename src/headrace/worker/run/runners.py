@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from headrace.client.context import running
+from headrace.client.fallback import Fallback
 from headrace.client.task import Task
 from headrace.client.topic.subscription import Subscription
 from headrace.core import codec
@@ -131,7 +132,10 @@ class Runners:
     def has_room_for(self, run: Run) -> bool:
         """Whether it can begin soon. Not asked for most: those of a runner that has no room are not
         fetched. But a sender of another version may have taken it for one that runs elsewhere."""
-        return isinstance(run.task, Subscription) or self.room(run.task.declared.run_in) > 0
+        return (
+            isinstance(run.task, (Subscription, Fallback))
+            or self.room(run.task.declared.run_in) > 0
+        )
 
     def room(self, runner: Runner) -> int:
         """How many more functions of this runner would begin now or soon."""
