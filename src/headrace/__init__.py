@@ -22,10 +22,10 @@ from headrace.core.flow.flow import Flow, chain, group
 from headrace.core.job.progress import Progress
 from headrace.core.job.retry import Retry
 from headrace.core.job.state import Reason, State
+from headrace.core.payload.codecs import Codec, EventCodec
 from headrace.core.scaling.by_load import scale_by_load
 from headrace.core.scaling.snapshot import Load, ScalingSnapshot
 from headrace.core.task.call import Call
-from headrace.core.topic.content import EventCodec
 from headrace.core.topic.event import Event
 from headrace.errors import (
     ArgumentError,
@@ -77,6 +77,7 @@ __all__ = [
     "AuditRecord",
     "BatchError",
     "Call",
+    "Codec",
     "ConfigError",
     "Context",
     "DeadEvent",

@@ -33,6 +33,8 @@ from headrace.core.flow.flow import Flow
 from headrace.core.job import ids
 from headrace.core.job.history_rules import HistoryBounds, KeepDone
 from headrace.core.job.ids import JobId
+from headrace.core.payload.codecs import Codec, Form, TaskCodecName, form_of
+from headrace.core.payload.compression import Compression
 from headrace.core.schedule.definition import Missed, Times
 from headrace.core.task.call import Call
 from headrace.core.task.options import (
@@ -93,6 +95,9 @@ class Headrace(Settings):
         actions_kept: float | None = None,
         keep_done: KeepDone | None = None,
         unknown_task_after: Duration | None = None,
+        codec: TaskCodecName | Codec | None = None,
+        compress: Compression | None = None,
+        compress_threshold: int | None = None,
         clock: Clock | None = None,
     ) -> None:
         super().__init__(
@@ -109,6 +114,10 @@ class Headrace(Settings):
             actions_kept=actions_kept,
             keep_done=keep_done,
             unknown_task_after=unknown_task_after,
+            codec=codec,
+            compress=compress,
+            compress_threshold=compress_threshold,
+            offload=None,
         )
         self.clock = clock or SystemClock()
         self.tasks: dict[str, Task[..., Any]] = {}
@@ -495,6 +504,11 @@ class Headrace(Settings):
         known = dict.fromkeys([*self.queues, *await store.queues()])
         return next(iter(await store.locate(list(known), job_id)), None)
 
+    def result_form(self, content: str) -> Form | None:
+        """The codec of results with this content type, if a task of the app has it."""
+        forms = (task.signature.form for task in self.tasks.values())
+        return form_of(content) or next((f for f in forms if f.on_the_wire == content), None)
+
     async def result_timeout(self, job_id: str, queue: str, waited: float) -> ResultTimeout:
         """The error of someone who has waited so long for this job."""
         with suppress(HeadraceError, TimeoutError):
@@ -522,7 +536,9 @@ class Headrace(Settings):
     ) -> Task[..., Any]:
         """A task that could be registered; `ConfigError` if not."""
         given = with_defaults(options, self._task_defaults)
-        task = Task[..., Any](self, function, TaskOptions.of_function(function, given))
+        task = Task[..., Any](
+            self, function, TaskOptions.of_function(function, given, self.payloads)
+        )
         self._check_name(task)
         task.on_success = end_handler(task, "on_success", given, self._task_defaults)
         task.on_dead = end_handler(task, "on_dead", given, self._task_defaults)

@@ -6,6 +6,8 @@ import os
 import re
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
+from importlib import import_module
 from typing import Any, TypeVar
 
 from headrace.core import bounds as limits
@@ -17,6 +19,10 @@ from headrace.core.job.history_rules import (
     KeepDone,
     read_keep_done,
 )
+from headrace.core.payload.codecs import Codec, TaskCodecName, task_form
+from headrace.core.payload.compression import Compression
+from headrace.core.payload.offload import Offload
+from headrace.core.payload.packing import PLAIN_PAYLOADS, PayloadOptions
 from headrace.errors import ConfigError
 from headrace.store.url import DEFAULT_URL, check_confirmation, scheme_of
 
@@ -43,6 +49,10 @@ class Settings:
         actions_kept: float | None,
         keep_done: KeepDone | None,
         unknown_task_after: Duration | None,
+        codec: TaskCodecName | Codec | None,
+        compress: Compression | None,
+        compress_threshold: int | None,
+        offload: Offload | None,
     ) -> None:
         self.url = _setting("URL", url, str, DEFAULT_URL)
         if not isinstance(self.url, str):
@@ -87,6 +97,8 @@ class Settings:
         wait = _setting("UNKNOWN_TASK_AFTER", unknown_task_after, read_duration, hour)
         self.unknown_task_after = timedelta(milliseconds=to_ms("unknown_task_after", wait))
         """How long a job waits for a worker that knows its task, before it is dead."""
+        self.payloads = _payloads(codec, compress, compress_threshold, offload)
+        """The codec of tasks and topics that have none of their own, and so on."""
 
     @property
     def shown_url(self) -> str:
@@ -104,12 +116,53 @@ def _setting(name: str, given: R | None, convert: Callable[[str], R], default: R
         return default
     try:
         return convert(text)
+    except ConfigError:
+        raise
     except ValueError:
         kind = convert.__name__.strip("_").replace(
             "read_keep_done", "number of jobs, or a time: 2h"
         )
         kind = kind.replace("read_duration", "time: 90 (seconds), 30m, 2h")
         raise ConfigError(f"HEADRACE_{name}={text!r} is not a {kind}") from None
+
+
+def _payloads(
+    codec: TaskCodecName | Codec | None,
+    compress: Compression | None,
+    threshold: int | None,
+    offload: Offload | None,
+) -> PayloadOptions:
+    given: dict[str, Any] = {
+        "codec": _setting("CODEC", codec, _named_codec, None),
+        "compress": _setting("COMPRESS", compress, _text, None),
+        "compress_threshold": _setting("COMPRESS_THRESHOLD", threshold, int, None),
+        "offload": _setting("OFFLOAD", offload, partial(_imported, "OFFLOAD"), None),
+    }
+    payloads = PLAIN_PAYLOADS.changed("", given)
+    task_form(payloads.codec)
+    return payloads
+
+
+def _text(text: str) -> Any:
+    return text
+
+
+def _named_codec(text: str) -> Any:
+    return _imported("CODEC", text) if ":" in text else text
+
+
+def _imported(name: str, text: str) -> Any:
+    """What a variable names, as module:attribute."""
+    module, _, path = text.partition(":")
+    try:
+        found: Any = import_module(module)
+        for attribute in path.split("."):
+            found = getattr(found, attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"HEADRACE_{name}={text!r} cannot be imported as module:name: {error}"
+        ) from None
+    return found
 
 
 def _redact(given: object) -> Callable[[str, Any], Any] | str | None:

@@ -15,8 +15,9 @@ import pytest
 
 from headrace.core import codec
 from headrace.core.collisions import Collision
+from headrace.core.payload.codecs import readable
+from headrace.core.payload.content import codec_for
 from headrace.core.task.signature import Misfit, Signature
-from headrace.core.topic.content import codec_for, readable
 
 pack = msgspec.msgpack.encode
 MANY = 20_000

@@ -10,7 +10,7 @@ import pytest
 from headrace import Headrace
 from headrace.errors import EventError
 from tests.core.messages import Paid
-from tests.core.topic.test_content import Csv
+from tests.core.payload.test_content import Csv
 
 
 @dataclass

@@ -22,7 +22,9 @@ from headrace.core.job import ids
 from headrace.core.job.ids import JobId
 from headrace.core.job.progress import Progress, decode_progress
 from headrace.core.job.state import State
-from headrace.core.job.verdict import decode_verdict
+from headrace.core.job.verdict import Verdict, decode_verdict
+from headrace.core.payload.codecs import Form
+from headrace.core.payload.packing import unpack
 from headrace.core.task.call import Call
 from headrace.errors import (
     JobCancelled,
@@ -49,6 +51,10 @@ class JobApp(Protocol):
 
     @property
     def max_payload(self) -> int: ...
+
+    def result_form(self, content: str) -> Form | None:
+        """The codec of results with this content type, if a task of the app has it."""
+        ...
 
     async def session(self) -> ClientSession:
         """What this event loop holds of the store; opened when first asked for."""
@@ -196,8 +202,22 @@ class Job(Generic[R]):
         if verdict is None:
             raise ResultExpired(self.id)
         try:
+            if verdict.content or verdict.packing is not None:
+                return self._unpacked_value(verdict)
             value: R = codec.decoder(self._returns)(verdict.value)
         except codec.DECODE_ERRORS as error:
+            raise ResultUnreadable(self.id, str(error)) from None
+        return value
+
+    def _unpacked_value(self, verdict: Verdict) -> R:
+        form = self._app.result_form(verdict.content)
+        if form is None:
+            problem = f"it comes as {verdict.content!r}: declare a task of this app with its codec"
+            raise ResultUnreadable(self.id, problem)
+        try:
+            data = unpack(verdict.value, verdict.packing, self._app.max_payload)
+            value: R = form.decoder(self._returns)(data)
+        except Exception as error:
             raise ResultUnreadable(self.id, str(error)) from None
         return value
 

@@ -8,16 +8,16 @@ from typing import Any
 import msgspec
 
 from headrace.client.attempts import AttemptInfo, RunTimes, attempts_of
-from headrace.core import codec
+from headrace.core.bounds import MAX_PAYLOAD
 from headrace.core.clock import to_datetime
 from headrace.core.job import ids
 from headrace.core.job.envelope import Envelope, decode_envelope
 from headrace.core.job.progress import Progress, decode_progress
 from headrace.core.job.state import State
+from headrace.core.payload.codecs import readable
+from headrace.core.payload.packing import unpacked
 from headrace.errors import HeadraceError
 from headrace.store.contract import JobSnapshot
-
-_decode_plain = codec.decoder(Any)
 
 
 class JobInfo(msgspec.Struct, frozen=True):
@@ -109,6 +109,8 @@ def _sent(job_id: str, envelope: Envelope | None) -> datetime | None:
 
 def _arguments(envelope: Envelope) -> Any:
     try:
-        return _decode_plain(envelope.payload)
-    except codec.DECODE_ERRORS:
+        payload = unpacked(envelope, MAX_PAYLOAD).payload
+    except HeadraceError:
         return None
+    found = readable(envelope.overrides.content, payload)
+    return None if found is payload else found

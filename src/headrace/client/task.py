@@ -13,12 +13,15 @@ from headrace.client.job import Job
 from headrace.core.job.envelope import Envelope
 from headrace.core.job.failure import Unfit
 from headrace.core.job.state import Reason
+from headrace.core.job.unknown import NotKnownHere
+from headrace.core.payload.codecs import task_form
+from headrace.core.payload.offload import Offload
 from headrace.core.task.call import Call
 from headrace.core.task.constraints import TaskConstraints
 from headrace.core.task.open_call import OpenCall
 from headrace.core.task.options import TaskOptions
-from headrace.core.task.send_options import PLAIN, SendKwargs
-from headrace.core.task.signature import Misfit, Signature
+from headrace.core.task.send_options import PLAIN, SendKwargs, sent_as
+from headrace.core.task.signature import Misfit, Signature, UnknownContent
 from headrace.errors import ConfigError, PayloadTooLarge
 
 if TYPE_CHECKING:
@@ -52,7 +55,9 @@ class Task(Generic[P, R_co]):
         """Whether the function takes more than its arguments: see `with_context`."""
         self.is_async = inspect.iscoroutinefunction(function)
         self.constraints = TaskConstraints(declared, self.signature, app.queue_settings)
-        self._sending = PLAIN
+        self.packer = declared.payloads.packer
+        """What makes large payloads smaller; None if they stay as they are."""
+        self._sending = sent_as(self.signature.content)
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", declared.name)
         self.__module__ = function.__module__
@@ -141,11 +146,11 @@ class Task(Generic[P, R_co]):
         payload_after_first: bytes | None = None,
         lacks_first_argument: bool = False,
     ) -> Call[Any]:
-        if len(payload) > self.app.max_payload:
+        if len(payload) > self.app.max_payload and len(payload) > self._most_sent:
             largest = self.signature.largest(
                 (None, *args) if lacks_first_argument else args, kwargs
             )
-            raise PayloadTooLarge(self.name, len(payload), self.app.max_payload, largest)
+            raise PayloadTooLarge(self.name, len(payload), self._most_sent, largest)
         sending, constraints, labels = self._sending, self.constraints, None
         if constraints.declares or sending is not PLAIN or self.app.queue_settings:
             labels = constraints.labels(sending, args, kwargs, lacks_first_argument)
@@ -161,7 +166,18 @@ class Task(Generic[P, R_co]):
             lacks_first_argument,
             self.declared.run_in,
             Any if payload_after_first is None else self.signature.first,
+            self.packer,
         )
+
+    @property
+    def offload(self) -> Offload | None:
+        """Where its large payloads are."""
+        return self.declared.payloads.offload
+
+    @property
+    def _most_sent(self) -> int:
+        """How many bytes the arguments of a job may take, in the store or outside of it."""
+        return self.max_payload if self.offload is None else self.offload.max_payload
 
     def options(self, **changes: Unpack[SendKwargs]) -> Self:
         """The same task with other options for jobs sent through it: `delay` or `at` (when it may
@@ -178,10 +194,15 @@ class Task(Generic[P, R_co]):
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments in an envelope, after `first_argument` if other jobs gave it; `Unfit` if
         they do not fit."""
+        signature = self.signature
         try:
+            if envelope.overrides.content != signature.content:
+                signature = signature.of_content(envelope.overrides.content)
             if first_argument:
-                return self.signature.decode_with_first(envelope.payload, first_argument)
-            return self.signature.decode(envelope.payload)
+                return signature.decode_with_first(envelope.payload, first_argument)
+            return signature.decode(envelope.payload)
+        except UnknownContent as error:
+            raise NotKnownHere(Reason.BAD_ARGUMENTS, str(error)) from None
         except Misfit as error:
             raise Unfit(Reason.BAD_ARGUMENTS, str(error)) from None
 
@@ -198,7 +219,8 @@ class Task(Generic[P, R_co]):
 
     def _signature(self, function: Callable[..., Any]) -> Signature:
         batched = self.declared.batch is not None
-        return Signature(function, self.declared.name, Context, batched=batched)
+        form = task_form(self.declared.payloads.codec)
+        return Signature(function, self.declared.name, Context, batched=batched, form=form)
 
     def _run_one(self, item: Any) -> Any:
         here, named = self._local_arguments(([item],), {})

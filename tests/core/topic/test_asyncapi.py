@@ -23,7 +23,7 @@ from headrace.core.topic.schema import Schema
 from headrace.core.topic.subscription import SubscriptionOptions
 from headrace.core.topic.topic import TopicOptions
 from tests.core.messages import Paid
-from tests.core.topic.test_content import Csv
+from tests.core.payload.test_content import Csv
 
 SPEC = Path(__file__).parent / "asyncapi_spec" / "3.0.0.json"
 

@@ -13,11 +13,11 @@ import pytest
 from headrace.core.job.envelope import Envelope, Overrides, decode_envelope, encode_envelope
 from headrace.core.job.failure import Unfit
 from headrace.core.job.state import Reason
-from headrace.core.topic.content import codec_for
+from headrace.core.payload.content import codec_for
 from headrace.core.topic.schema import Schema
 from headrace.errors import ConfigError, EventError
 from tests.core.messages import Paid
-from tests.core.topic.test_content import Csv
+from tests.core.payload.test_content import Csv
 
 
 @dataclass

@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.admin.app import caller_parameters
-from headrace.admin.bodies import decode_plain, opened
+from headrace.admin.bodies import opened
 from headrace.admin.redaction import CLEAR, Redaction
 from headrace.core import codec
 from headrace.core.job import ids
 from headrace.core.job.envelope import FORMATS, Envelope
 from headrace.core.job.ids import JobId
 from headrace.core.job.state import State
+from headrace.core.payload.codecs import form_of
+from headrace.core.payload.packing import unpacked
 from headrace.core.queue_names import is_log
 from headrace.core.task.signature import Misfit
-from headrace.errors import ArgumentError, ConfigError, PayloadTooLarge
+from headrace.errors import ArgumentError, ConfigError, HeadraceError, PayloadTooLarge
 
 if TYPE_CHECKING:
     from headrace.admin.app import AdminApp
@@ -33,6 +35,7 @@ OnEdit = Callable[[str, Mapping[str, Any], Mapping[str, Any]], None]
 """Called with the task, and the old and new arguments of one of its jobs, by name."""
 
 _PAYLOAD = 3
+_CONTENT, _PACKING = "m", "p"
 _NIL = b"\xc0"
 
 
@@ -100,17 +103,28 @@ class EditedReplay:
         task = self._app.tasks.get(envelope.task)
         if task is None:
             raise ConfigError(f"job {id} cannot be edited: this app has no task {envelope.task!r}")
-        payload = self._payload(id, task, envelope, on_edit)
+        try:
+            plain = unpacked(envelope, self._app.max_payload)
+        except HeadraceError as error:
+            raise ConfigError(f"job {id} cannot be edited: {error}") from None
+        payload = self._payload(id, task, plain, on_edit)
         if len(payload) > self._app.max_payload:
             raise PayloadTooLarge(task.name, len(payload), self._app.max_payload)
-        return _with_payload(data, payload, FORMATS[task.declared.run_in])
+        content = "" if envelope.overrides.feed else task.signature.content
+        return _with_payload(data, payload, FORMATS[task.declared.run_in], content)
 
     def _payload(
         self, id: str, task: Task[..., Any], envelope: Envelope, on_edit: OnEdit | None
     ) -> bytes:
         try:
             arguments = _Arguments(id, task, is_fed=bool(envelope.overrides.feed))
-            return arguments.edited(envelope.payload, self._edit, on_edit)
+            read = form_of(envelope.overrides.content)
+            if read is None:
+                raise ConfigError(
+                    f"job {id} cannot be edited: its arguments are "
+                    f"{envelope.overrides.content!r}, which only its task can read"
+                )
+            return arguments.edited(envelope.payload, read.decoder(Any), self._edit, on_edit)
         except ArgumentError as error:
             if not self._redaction.active:
                 raise
@@ -138,10 +152,16 @@ class _Arguments:
         self._rest = kinds.get(inspect.Parameter.VAR_KEYWORD)
         self._variadic = self._rest is not None or inspect.Parameter.VAR_POSITIONAL in kinds
 
-    def edited(self, payload: bytes, edit: Edit, on_edit: OnEdit | None = None) -> bytes:
+    def edited(
+        self,
+        payload: bytes,
+        decode: Callable[[bytes], Any],
+        edit: Edit,
+        on_edit: OnEdit | None = None,
+    ) -> bytes:
         """The arguments with the edit, encoded; `ArgumentError` if they do not fit the task."""
         bound = self._python.bind_partial()
-        named = self._named(payload)
+        named = self._named(payload, decode)
         changed = self._changed(named, edit)
         if on_edit is not None:
             on_edit(self._task.name, named, changed)
@@ -173,10 +193,10 @@ class _Arguments:
         signature.with_any_first().decode_with_first(after_first, _NIL)
         return after_first
 
-    def _named(self, payload: bytes) -> dict[str, Any]:
+    def _named(self, payload: bytes, decode: Callable[[bytes], Any]) -> dict[str, Any]:
         """The arguments as plain values by name."""
         try:
-            values = decode_plain(payload)
+            values = decode(payload)
             if self._variadic:
                 args, kwargs = values
                 return dict(self._python.bind_partial(*args, **kwargs).arguments)
@@ -234,10 +254,18 @@ def _is_named(value: Any) -> bool:
     return isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
 
 
-def _with_payload(envelope: bytes, payload: bytes, format: int) -> bytes:
+def _with_payload(envelope: bytes, payload: bytes, format: int, content: str) -> bytes:
     """The envelope with other arguments, for where the task runs now; what a newer sender put
     behind them stays."""
     fields = msgspec.msgpack.decode(envelope, type=list[msgspec.Raw])
     fields[0] = msgspec.Raw(msgspec.msgpack.encode(format))
     fields[_PAYLOAD] = msgspec.Raw(msgspec.msgpack.encode(payload))
+    overrides = msgspec.msgpack.decode(
+        b"".join(fields[4:5]) or b"\x80", type=dict[str, msgspec.Raw]
+    )
+    changed = {name: raw for name, raw in overrides.items() if name not in (_CONTENT, _PACKING)}
+    if content:
+        changed[_CONTENT] = msgspec.Raw(msgspec.msgpack.encode(content))
+    if changed != overrides:
+        fields[4:5] = [msgspec.Raw(msgspec.msgpack.encode(changed))]
     return msgspec.msgpack.encode(fields)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from headrace.admin.bodies import MOST_SHOWN, decode_plain, opened, sent_at
+from headrace.admin.bodies import MOST_SHOWN, opened, sent_at
 from headrace.admin.redaction import (
     CLEAR,
     Redaction,
@@ -19,7 +19,6 @@ from headrace.admin.redaction import (
 )
 from headrace.admin.topics.event_info import EventInfo, event_in
 from headrace.client.attempts import AttemptInfo, ReplayInfo, RunTimes, attempts_of, replays_of
-from headrace.core import codec
 from headrace.core.clock import to_datetime
 from headrace.core.job import ids
 from headrace.core.job.constraints import Constraints, Limit, decode_constraints
@@ -29,6 +28,9 @@ from headrace.core.job.progress import Progress, decode_progress
 from headrace.core.job.state import State
 from headrace.core.job.verdict import Verdict, decode_verdict
 from headrace.core.masking import NOTHING_HIDDEN, Masks
+from headrace.core.payload.codecs import readable
+from headrace.core.payload.packing import size_of, unpack
+from headrace.errors import HeadraceError
 from headrace.store.contract import JobSnapshot
 
 _KEY = "key:"
@@ -210,7 +212,7 @@ def _fields_of(summary: JobSummary) -> dict[str, Any]:
 
 
 def _is_small(envelope: Envelope | None) -> bool:
-    return envelope is not None and len(envelope.payload) <= _DECODED_IN_A_LIST
+    return envelope is not None and size_of(envelope) <= _DECODED_IN_A_LIST
 
 
 def _error(attempt: AttemptInfo, masks: Masks) -> str:
@@ -243,8 +245,9 @@ def _has_result(snapshot: JobSnapshot) -> bool:
 def _result(snapshot: JobSnapshot) -> Any:
     try:
         verdict = decode_verdict(snapshot.verdict) if snapshot.verdict else Verdict(State.DEAD)
-        if not verdict.value or len(verdict.value) > MOST_SHOWN:
+        value = unpack(verdict.value, verdict.packing, MOST_SHOWN)
+        if not value or len(value) > MOST_SHOWN:
             return None
-        return decode_plain(verdict.value)
-    except (Malformed, *codec.DECODE_ERRORS):
+        return readable(verdict.content, value)
+    except HeadraceError:
         return None

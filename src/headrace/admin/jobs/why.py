@@ -32,16 +32,10 @@ _MOST_COUNTED = 10_000
 _MOST_NAMED = 3
 _ENDED = (State.DONE, State.CANCELLED)
 _REFUSED = {
-    Reason.BAD_ARGUMENTS,
-    Reason.BAD_EVENT,
-    Reason.CRASH_LOOP,
-    Reason.EXPIRED,
-    Reason.MALFORMED,
-    Reason.NEWER_FORMAT,
-    Reason.OVERSIZE,
-    Reason.UNKNOWN_TASK,
+    Reason.BAD_ARGUMENTS, Reason.BAD_EVENT, Reason.CRASH_LOOP, Reason.EXPIRED, Reason.MALFORMED,
+    Reason.NEWER_FORMAT, Reason.OVERSIZE, Reason.PAYLOAD_UNAVAILABLE, Reason.UNKNOWN_TASK,
     Reason.WRONG_VERSION,
-}
+}  # fmt: skip
 """Reasons for which a worker gives up a job before it enters the function."""
 _TAKERS: dict[Runner, str] = {
     "loop": "free worker",

@@ -13,6 +13,7 @@ from headrace.core.job import ids
 from headrace.core.job.envelope import Envelope
 from headrace.core.job.ids import JobId
 from headrace.core.masking import NOTHING_HIDDEN
+from headrace.core.payload.packing import size_of
 from headrace.core.queue_names import is_log
 
 
@@ -65,7 +66,7 @@ class EventInfo:
             headers=masks.mapping(overrides.headers),
             content_type=overrides.content or "application/vnd.msgpack",
             version=overrides.version,
-            size=len(envelope.payload),
+            size=size_of(envelope),
             data=shown(envelope),
         )
 

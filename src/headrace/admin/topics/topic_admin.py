@@ -18,8 +18,8 @@ from headrace.core import bounds as limits
 from headrace.core.clock import to_ms
 from headrace.core.job.envelope import FORMAT, Envelope
 from headrace.core.masking import NOTHING_HIDDEN, Masks
+from headrace.core.payload.kinds import named
 from headrace.core.queue_names import group_queue
-from headrace.core.topic.kinds import named
 from headrace.core.topic.topic import GROUP_GONE_AFTER, Place, check_place
 from headrace.errors import ConfigError, GroupNotFound, TopicNotFound
 

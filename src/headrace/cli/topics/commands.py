@@ -39,7 +39,7 @@ from headrace.cli.topics.views import (
     show_topics,
 )
 from headrace.core.codec import json_decoder
-from headrace.core.topic.kinds import named
+from headrace.core.payload.kinds import named
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -16,8 +16,11 @@ from headrace.core.job.history import decode_history
 from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
 from headrace.core.job.state import Reason
+from headrace.core.payload.codecs import PLAIN
 from headrace.core.task.call import Call
 from headrace.store.contract import DeadJob
+
+_decode_plain = PLAIN.decoder(Any)
 
 
 def success_call(
@@ -27,7 +30,9 @@ def success_call(
     # The envelope has the time of a send under an id that its sender chose: one that is used again
     # is another job. Its second byte changes when the job goes to another runner.
     id = ids.derived(job_id, b"on_success" + envelope[2:])
-    return _call(handler, id, job_id, msgspec.Raw(value))
+    # As it is, unless the handler's arguments travel by another codec.
+    is_plain = handler.signature.form is PLAIN
+    return _call(handler, id, job_id, msgspec.Raw(value) if is_plain else _decode_plain(value))
 
 
 def death_call(handler: Task[..., Any], task: str, dead: DeadJob) -> Call[Any]:

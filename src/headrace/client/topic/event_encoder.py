@@ -14,12 +14,13 @@ from headrace.client.topic.topic_definition import TopicDefinition
 from headrace.core.bounds import MAX_LABEL_BYTES, check_label
 from headrace.core.job import ids
 from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
-from headrace.core.job.envelope import Overrides
+from headrace.core.job.envelope import Overrides, encode_envelope
 from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
+from headrace.core.payload.kinds import named
+from headrace.core.payload.packing import Packer
 from headrace.core.queue_names import shard_of
 from headrace.core.topic.headers import trace_of
-from headrace.core.topic.kinds import named
 from headrace.core.topic.publish_options import EnvelopeTemplate, PublishOptions, publish_options
 from headrace.errors import ConfigError, EventError, PayloadTooLarge
 
@@ -46,7 +47,8 @@ class EventEncoder:
         self._logs = topic.logs
         self._only = topic.logs[0] if len(topic.logs) == 1 else None
         self._encode = topic.schema.encode
-        self._most = topic.max_payload
+        self._most = topic.most_sent
+        self._packer = topic.packer
         self._make_key = topic.make_key
         self._require_key = topic.require_key
         self._options = options
@@ -72,9 +74,22 @@ class EventEncoder:
             raise EventError(self._topic, NO_KEY)
         id = self._options.id or next(self._ids)
         template = self._template_of(type(event)) if self._by_class else self._template
-        envelope = template.envelope(id, payload, key)
+        envelope = b""
+        if self._packer is not None:
+            envelope = self._packed(self._packer, template, id, payload, key)
+        envelope = envelope or template.envelope(id, payload, key)
         constraints = Constraints(0, key) if key else NO_CONSTRAINTS
         return Parcel(id, envelope, self._delay_ms, self._at_ms, constraints)
+
+    def _packed(
+        self, packer: Packer, template: EnvelopeTemplate, id: JobId, payload: bytes, key: str
+    ) -> bytes:
+        """The envelope of an event that travels in fewer bytes; empty if it does not."""
+        data, packing = packer.packed(payload)
+        if packing is None:
+            return b""
+        overrides = msgspec.structs.replace(template.overrides, key=key, packing=packing)
+        return encode_envelope(id, self._task, data, overrides)
 
     def log(self, parcel: Parcel) -> str:
         """The log of the event, by its key or, if it has none, by its id."""

@@ -7,7 +7,7 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from headrace.core.topic.kinds import kinds_of, named
+from headrace.core.payload.kinds import kinds_of, named
 from headrace.errors import ConfigError
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

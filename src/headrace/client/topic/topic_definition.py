@@ -12,16 +12,19 @@ from headrace.core.job.envelope import Envelope
 from headrace.core.job.failure import Unfit
 from headrace.core.job.ids import JobId
 from headrace.core.job.state import Reason
+from headrace.core.payload.kinds import named
+from headrace.core.payload.packing import TooLarge, unpacked
 from headrace.core.queue_names import log_name
 from headrace.core.topic.event import Event
-from headrace.core.topic.kinds import named
 from headrace.core.topic.schema import Schema
 from headrace.core.topic.topic import TopicKwargs, TopicOptions, check_known, checked_key
+from headrace.errors import HeadraceError
 from headrace.store.topics import Bound
 
 E = TypeVar("E")
 R = TypeVar("R")
 _SCHEMA_OPTIONS = ("codec", "version", "upcast")
+_PAYLOAD_OPTIONS = ("compress", "compress_threshold", "offload")
 
 
 class TopicDefinition(Generic[E]):
@@ -38,7 +41,11 @@ class TopicDefinition(Generic[E]):
         self.app = app
         check_known(f"topic {name!r}: it", declared, TopicKwargs, {})
         given: dict[str, Any] = {**declared}
+        payloads = app.payloads.changed(f"topic {name!r}: ", given)
+        for part in _PAYLOAD_OPTIONS:
+            given.pop(part, None)
         schema = {part: given.pop(part) for part in _SCHEMA_OPTIONS if part in given}
+        schema["codec"] = payloads.codec
         self.options = TopicOptions(name, **given)
         self.name = name
         self.event_type = event_type
@@ -51,12 +58,15 @@ class TopicDefinition(Generic[E]):
         self.logs = [log_name(name, shard) for shard in range(self.options.shards)]
         self.bound = _bound(self.options)
         self.max_payload = self.options.max_payload or app.max_payload
+        self.offload, self.packer = payloads.offload, payloads.packer
         self.names_classes = get_origin(event_type) in (Union, UnionType)
         """Whether each event names its class, because the topic has several."""
 
     def decode(self, envelope: Envelope) -> E:
         """The event in an envelope, as one of the present version; or `Unfit`."""
-        if len(envelope.payload) > self.max_payload:
+        if envelope.overrides.packing is not None:
+            envelope = self._unpacked(envelope)
+        if len(envelope.payload) > self.max_payload and len(envelope.payload) > self.most_sent:
             raise Unfit(
                 Reason.OVERSIZE,
                 f"the event takes {len(envelope.payload):,} bytes, the limit is "
@@ -64,6 +74,19 @@ class TopicDefinition(Generic[E]):
             )
         event: E = self.schema.decode(envelope)
         return event
+
+    @property
+    def most_sent(self) -> int:
+        """How many bytes an event may take, in the store or outside of it."""
+        return self.max_payload if self.offload is None else self.offload.max_payload
+
+    def _unpacked(self, envelope: Envelope) -> Envelope:
+        try:
+            return unpacked(envelope, self.max_payload)
+        except TooLarge as error:
+            raise Unfit(Reason.OVERSIZE, str(error)) from None
+        except HeadraceError as error:
+            raise Unfit(Reason.MALFORMED, str(error)) from None
 
     def event_of(self, envelope: Envelope) -> Event[E]:
         """The event in an envelope with what else is there."""

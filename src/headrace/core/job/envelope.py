@@ -60,6 +60,16 @@ class WireRetry(msgspec.Struct, array_like=True, frozen=True):
         )
 
 
+class Packing(msgspec.Struct, array_like=True, frozen=True):
+    """What was done with a payload after it was encoded."""
+
+    size: int
+    """Of the encoded payload, in bytes."""
+    compression: str = ""
+    offloaded: bool = False
+    """Whether the payload is a reference to it, outside of the store."""
+
+
 Feed = Literal["", "one", "list"]
 
 
@@ -68,6 +78,7 @@ class Overrides(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     "flow": "f", "feed": "i", "key": "k", "kind": "y", "source": "o", "correlation": "c",
     "content": "m", "version": "v", "end_queue": "q", "graph": "g", "tags": "l",
     "occurred_us": "w",
+    "packing": "p",
 }):  # fmt: skip
     """What one call sets differently from its task, or one event from its topic; left out of the
     envelopes of most."""
@@ -105,6 +116,8 @@ class Overrides(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     occurred_us: int | None = None
     """When that happened which the event is about, in microseconds since 1970; None if nobody said
     so, and it happened when it was published."""
+    packing: Packing | None = None
+    """How its payload was made smaller; None if it is as it was encoded."""
 
 
 NO_OVERRIDES = Overrides()

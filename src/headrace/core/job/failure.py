@@ -16,6 +16,8 @@ from headrace.core.job.state import Reason, State
 from headrace.core.job.verdict import Verdict, encode_verdict
 from headrace.errors import Defer, Reject, RetryLater
 
+PAYLOAD_TRIES = 100
+"""About an hour and a half."""
 _OURS = __file__.removesuffix("core/job/failure.py")
 
 
@@ -30,6 +32,11 @@ class Unfit(Exception):
 def expired() -> Unfit:
     """The error of a job whose time was over before its function was entered."""
     return Unfit(Reason.EXPIRED, "the job expired before it could be started")
+
+
+class PayloadUnavailable(Exception):
+    """The job's payload cannot be had here and now: it goes back for later, or for another worker.
+    That takes no attempt. After `PAYLOAD_TRIES` deliveries the job is dead."""
 
 
 class GateClosed(Exception):
@@ -62,6 +69,8 @@ def decide_outcome(run: FailedRun, rng: random.Random | None = None) -> Outcome:
         return Retried(_ms(getattr(error, "delay", 0.0)), encode_history(history))
     if isinstance(error, GateClosed):
         return Held(error.gate, encode_history(moved_on(run.history, run.delivered)))
+    if isinstance(error, PayloadUnavailable):
+        return _later(run)
     if isinstance(error, Unfit):
         return _dead(run, error.reason)
     if isinstance(error, Reject):
@@ -75,6 +84,14 @@ def decide_outcome(run: FailedRun, rng: random.Random | None = None) -> Outcome:
     asked = getattr(error, "delay", None) if isinstance(error, RetryLater) else None
     delay = run.retry.delay(number, rng) if asked is None else asked
     return Retried(_ms(delay), encode_history(_failed(run)))
+
+
+def _later(run: FailedRun) -> Outcome:
+    """Again after a pause that grows to a minute."""
+    history = moved_on(run.history, run.delivered)
+    if history.deliveries >= PAYLOAD_TRIES:
+        return _dead(run, Reason.PAYLOAD_UNAVAILABLE)
+    return Retried(_ms(min(60.0, 2.0 ** min(history.deliveries - 1, 6))), encode_history(history))
 
 
 def describe(error: BaseException) -> tuple[str, str, str]:

@@ -39,3 +39,4 @@ class Reason(StrEnum):
     BAD_EVENT = "bad_event"
     WRONG_VERSION = "wrong_version"
     KEY_FAILED = "key_failed"
+    PAYLOAD_UNAVAILABLE = "payload_unavailable"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace.core.job.envelope import UNREADABLE, Malformed
+from headrace.core.job.envelope import UNREADABLE, Malformed, Packing
 from headrace.core.job.state import State
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -19,6 +19,9 @@ class Verdict(msgspec.Struct, array_like=True, frozen=True):
     error_type: str = ""
     error_text: str = ""
     traceback: str = ""
+    content: str = ""
+    """The content type of the value; empty for MessagePack."""
+    packing: Packing | None = None
 
 
 CANCELLED_VERDICT = b"\x91" + _encode(State.CANCELLED)
@@ -30,8 +33,10 @@ def encode_verdict(verdict: Verdict) -> bytes:
     return _encode(verdict)
 
 
-def done_verdict(value: bytes) -> bytes:
+def done_verdict(value: bytes, content: str = "", packing: Packing | None = None) -> bytes:
     """`encode_verdict(Verdict(State.DONE, value))`, without the fields that are empty."""
+    if content or packing is not None:
+        return _encode(Verdict(State.DONE, value, content=content, packing=packing))
     return _DONE_PREFIX + _encode(value)
 
 

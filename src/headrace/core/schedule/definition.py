@@ -181,7 +181,7 @@ def _sent_parts(call: Call[Any]) -> dict[str, Any]:
     if options.id is not None or options.at_ms is not None or options.expires_at_ms is not None:
         raise ConfigError("its call has an id or a moment of its own, and there will be many jobs")
     parcel = call.parcel(0)
-    overrides = decode_envelope(parcel.envelope).overrides
+    overrides = msgspec.structs.replace(decode_envelope(parcel.envelope).overrides, packing=None)
     return {
         "overrides": msgspec.structs.replace(overrides, expires_ms=None, sent_ms=None),
         "delay_ms": parcel.delay_ms,

@@ -15,6 +15,7 @@ from headrace.core.job.constraints import NO_CONSTRAINTS, in_flow
 from headrace.core.job.envelope import NO_OVERRIDES, Feed, Overrides, encode_envelope
 from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import FlowMembership, Parcel
+from headrace.core.payload.packing import Packer, packed
 from headrace.core.task.constraints import NO_LABELS, CallLabels, TaskConstraints
 from headrace.core.task.send_options import PLAIN, SendOptions
 from headrace.errors import ArgumentError, ConfigError
@@ -121,7 +122,7 @@ class Call(Step[R_co]):
     that does; None if there is no place for one more first argument."""
 
     __slots__ = (
-        "is_plain", "labels", "lacks_first_argument", "links", "options", "payload",
+        "is_plain", "labels", "lacks_first_argument", "links", "options", "packer", "payload",
         "payload_after_first", "queue", "returns", "runner", "takes", "task", "task_constraints",
     )  # fmt: skip
 
@@ -138,6 +139,7 @@ class Call(Step[R_co]):
         lacks_first_argument: bool = False,
         runner: Runner = "loop",
         takes: Any = Any,
+        packer: Packer | None = None,
     ) -> None:
         self.task = task
         self.takes = takes
@@ -150,7 +152,9 @@ class Call(Step[R_co]):
         self.labels = labels
         self.payload_after_first = payload_after_first
         self.lacks_first_argument = lacks_first_argument
-        self.is_plain = options is PLAIN and labels is None and not lacks_first_argument
+        self.packer = packer
+        unlabelled = labels is None and packer is None
+        self.is_plain = options is PLAIN and unlabelled and not lacks_first_argument
         self.links: Links | None = None
 
     @property
@@ -223,6 +227,8 @@ class Call(Step[R_co]):
         after_first = self.payload_after_first if membership.feed else None
         payload = self.payload if after_first is None else after_first
         overrides = self._overrides(now_ms, membership)
+        if overrides.content or self.packer is not None:
+            payload, overrides = packed(payload, overrides, self.packer, fed=payload is after_first)
         envelope = encode_envelope(membership.job_id, self.task, payload, overrides, self.runner)
         constraints, delay_ms = NO_CONSTRAINTS, options.delay_ms
         if self.task_constraints is not None and (self.labels is not None or waits):

@@ -20,6 +20,9 @@ from headrace.core.clock import to_ms
 from headrace.core.job.capacity import Runner
 from headrace.core.job.history_rules import HistoryBounds, KeepDone
 from headrace.core.job.retry import Retry
+from headrace.core.payload.codecs import Codec, TaskCodecName, task_form
+from headrace.core.payload.compression import Compression
+from headrace.core.payload.packing import PLAIN_PAYLOADS, PayloadOptions
 from headrace.core.queue_names import check_queue
 from headrace.core.task.rate import Rate
 from headrace.core.task.send_options import JobOptions, check_priority
@@ -46,6 +49,9 @@ class TaskKwargs(JobOptions, total=False):
     key_concurrency: int | None
     on_success: Callable[..., Any] | None
     on_dead: Callable[..., Any] | None
+    codec: TaskCodecName | Codec | None
+    compress: Compression | None
+    compress_threshold: int | None
 
 
 class DefaultKwargs(TypedDict, total=False):
@@ -107,10 +113,17 @@ class TaskOptions(msgspec.Struct, frozen=True):
     batch: int | None = None
     max_wait: float = BATCH_WAIT
     """How many seconds the first job of a batch waits for others."""
+    payloads: PayloadOptions = PLAIN_PAYLOADS
 
     @classmethod
-    def of_function(cls, function: Any, options: Mapping[str, Any]) -> TaskOptions:
-        """The options of a function, named and placed by what it is unless they say otherwise."""
+    def of_function(
+        cls,
+        function: Any,
+        options: Mapping[str, Any],
+        payloads: PayloadOptions = PLAIN_PAYLOADS,
+    ) -> TaskOptions:
+        """The options of a function, named and placed by what it is unless they say otherwise;
+        `payloads` is what the app says of them."""
         if not inspect.isroutine(function):
             raise ConfigError(
                 f"@app.task goes on a function, not on {function!r}; put it into a def"
@@ -126,7 +139,8 @@ class TaskOptions(msgspec.Struct, frozen=True):
             "retry": Retry(),
         }
         unset = {name for name in by_default if options.get(name) is None}
-        return cls.of({**options, **{name: by_default[name] for name in unset}})
+        made = {name: by_default[name] for name in unset}
+        return cls.of({**options, **made, "payloads": payloads})
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> TaskOptions:
@@ -135,6 +149,7 @@ class TaskOptions(msgspec.Struct, frozen=True):
         given = {name: options[name] for name in cls.__struct_fields__ if name in options}
         given["unique"] = Uniqueness.declared(where, options)
         given["rate"] = _rate(where, options)
+        given["payloads"] = _payloads(where, options)
         return cls(**given)
 
     def __post_init__(self) -> None:
@@ -157,6 +172,16 @@ class TaskOptions(msgspec.Struct, frozen=True):
             if getattr(self, what) is not None:
                 check_count(f"{where}{what}", getattr(self, what))
         _check_batch(where, self)
+
+
+def _payloads(where: str, options: Mapping[str, Any]) -> PayloadOptions:
+    given: PayloadOptions = options.get("payloads", PLAIN_PAYLOADS)
+    payloads = given.changed(where, options)
+    try:
+        task_form(payloads.codec)
+    except ConfigError as error:
+        raise ConfigError(f"{where}{error}") from None
+    return payloads
 
 
 def _rate(where: str, options: Mapping[str, Any]) -> Rate | None:

@@ -103,6 +103,11 @@ class SendOptions(msgspec.Struct, frozen=True):
 PLAIN = SendOptions()
 
 
+def sent_as(content: str) -> SendOptions:
+    """The options of a task whose payloads have this content type."""
+    return SendOptions(overrides=Overrides(content=content)) if content else PLAIN
+
+
 def _is_late(start_ms: int | None, expires_ms: int | None) -> bool:
     return start_ms is not None and expires_ms is not None and start_ms >= expires_ms
 
@@ -159,7 +164,9 @@ def _overridden(now: Overrides, changes: SendKwargs) -> Overrides:
         if not isinstance(changes["retry"], Retry):
             raise ConfigError(f"options(retry=) must be a Retry(...), not {changes['retry']!r}")
         retry = WireRetry.of(changes["retry"])
-    overrides = Overrides(headers, timeout, retry, tags=tags)
+    overrides = msgspec.structs.replace(
+        now, headers=headers, timeout=timeout, retry=retry, tags=tags
+    )
     size = len(msgspec.msgpack.encode(overrides))
     if size > MAX_OVERRIDES:
         raise ConfigError(

@@ -2,7 +2,8 @@
 
 Arguments travel as one array in the order of the parameters, without trailing defaults. Functions
 with `*args` or `**kwargs` send `[args, kwargs]` instead. An open call lacks the first argument: in
-a flow, the result of another job is put there, as the bytes it came in.
+a flow, the result of another job is put there, as the bytes it came in. Such calls travel as
+MessagePack, whatever the codec of the task is.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import msgspec
 
 from headrace.core import codec
 from headrace.core.codec import with_first
+from headrace.core.payload.codecs import PLAIN, Form, form_of
 from headrace.core.task.batch_items import of_one_item
 from headrace.errors import ArgumentError, ConfigError
 
@@ -29,13 +31,24 @@ class Misfit(Exception):
     """Arguments arrived that do not fit the function (any more)."""
 
 
+class UnknownContent(Misfit):
+    """Arguments arrived by a codec that the task does not have here."""
+
+
 class Signature:
     """How one function's arguments travel. A parameter annotated with `injected` does not: its
     position is `injected_at`, its name `injected_as`. A `batched` function takes a list and returns
-    one (or nothing): what travels is one item of each."""
+    one (or nothing): what travels is one item of each. `form` is the codec; its content type is in
+    `content`, as envelopes name it."""
 
     def __init__(
-        self, function: Callable[..., Any], task: str, injected: type, *, batched: bool = False
+        self,
+        function: Callable[..., Any],
+        task: str,
+        injected: type,
+        *,
+        batched: bool = False,
+        form: Form = PLAIN,
     ) -> None:
         self.task = task
         hints = _type_hints(function, task)
@@ -53,8 +66,30 @@ class Signature:
         self._most, self._least = self._plain_arity(keyword_only)
         # Arguments that are all there, and by position, need no struct in between.
         self._exact = not self._variadic and self._most == self._least == len(self._parameters)
-        self._decode = self._build_decoder()
+        self._use(form)
         self.returns = hints.get("return", Any)
+
+    def _use(self, form: Form) -> None:
+        self.form, self.content = form, form.on_the_wire
+        self._encode = form.encode
+        self._decode = self._build_decoder()
+        self._others: dict[str, Signature] = {}
+
+    def of_content(self, content: str) -> Signature:
+        """The same for arguments of this content type; `Misfit` if they cannot be read."""
+        if content == self.content:
+            return self
+        form = form_of(content)
+        if form is None:
+            raise UnknownContent(
+                f"the arguments come as {content!r}, which task {self.task!r} cannot read: give "
+                "it the codec by which they were sent"
+            )
+        if form.name not in self._others:
+            other = copy.copy(self)
+            other._use(form)
+            self._others[form.name] = other
+        return self._others[form.name]
 
     @property
     def first(self) -> Any:
@@ -72,12 +107,14 @@ class Signature:
         if kwargs or not self._least <= len(args) <= self._most:
             args = self._in_order(args, kwargs)
         try:
-            return codec.encode(args)
-        except codec.ENCODE_ERRORS as error:
+            return self._encode(args)
+        except Exception as error:
             raise self._blame(args, error) from error
 
     def decode(self, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments, converted by the annotations, or `Misfit`."""
+        if not self.form.is_typed:
+            return self._decode_own(payload)
         try:
             values = self._decode(payload)
             if self._exact:
@@ -118,11 +155,10 @@ class Signature:
         """Two encodings: of all arguments, and of the arguments after a missing first one; None for
         one that does not fit. `ArgumentError` if neither fits."""
         if not kwargs and self._least <= len(args) <= self._most:
-            try:
-                payload = codec.encode(args)
-            except codec.ENCODE_ERRORS as error:
-                raise self._blame(args, error) from error
-            return payload, payload if len(args) < self._positional else None
+            payload = self.encode(args, kwargs)
+            if len(args) >= self._positional:
+                return payload, None
+            return payload, payload if self.form is PLAIN else self._as_plain(args)
         after_first = self._encode_after_first(args, kwargs)
         try:
             return self.encode(args, kwargs), after_first
@@ -139,6 +175,8 @@ class Signature:
         bound = self._python.bind(*([None, *args] if lacks_first_argument else args), **kwargs)
         given = [bound.args, bound.kwargs]
         bound.apply_defaults()
+        if not self.form.is_typed:
+            return self._encode([lacks_first_argument, bound.args, bound.kwargs])
         try:
             return codec.encode_alike([lacks_first_argument, bound.args, bound.kwargs])
         except codec.ENCODE_ERRORS:
@@ -147,8 +185,10 @@ class Signature:
 
     def largest(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
         """The name of the argument that takes the most bytes."""
+        if not self.form.is_typed:
+            return None
         bound = self._python.bind(*args, **kwargs).arguments
-        return max(bound, key=lambda name: len(codec.encode(bound[name])), default=None)
+        return max(bound, key=lambda name: len(self._encode(bound[name])), default=None)
 
     def _plain_arity(self, keyword_only: list[inspect.Parameter]) -> tuple[int, int]:
         """How many positional arguments need no binding: (most, least); most < least if any do."""
@@ -180,11 +220,20 @@ class Signature:
             values = self._in_order([None, *args], kwargs)
         except ArgumentError:
             return None
+        rest = [values[0][1:], values[1]] if self._variadic else values[1:]
+        if self.form is not PLAIN:
+            return self._as_plain(rest)
         try:
-            rest = [values[0][1:], values[1]] if self._variadic else values[1:]
             return codec.encode(rest)
         except codec.ENCODE_ERRORS as error:
             raise self._blame(values, error) from error
+
+    def _as_plain(self, values: Sequence[Any]) -> bytes | None:
+        """The arguments for a flow; None if they cannot be part of one."""
+        try:
+            return codec.encode(values)
+        except codec.ENCODE_ERRORS:
+            return None
 
     def _has_room(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         """Cheap check whether one more first argument could fit."""
@@ -198,9 +247,9 @@ class Signature:
             named = self._named(*values)
         else:
             named = list(zip((p.name for p in self._parameters), values, strict=False))
-        for name, value in named:
+        for name, value in named if self.form.is_typed else ():
             try:
-                codec.encode(value)
+                self._encode(value)
             except codec.ENCODE_ERRORS as cause:
                 problem = f"argument {name!r} cannot travel: {cause}"
                 return ArgumentError(self.task, problem, name)
@@ -221,9 +270,11 @@ class Signature:
         return named
 
     def _build_decoder(self) -> Callable[[bytes], Any]:
+        if not self.form.is_typed:
+            return self.form.decoder(Any)
         if self._variadic:
             self._check_hints()
-            return codec.decoder(tuple[list[Any], dict[str, Any]])
+            return self.form.decoder(tuple[list[Any], dict[str, Any]])
         fields: list[Any] = []
         for position, parameter in enumerate(self._parameters):
             # Not the parameter's own name, which a struct may not be able to have.
@@ -239,11 +290,12 @@ class Signature:
                 fields[i] = (*fields[i], _as_default(_EMPTY))
         try:
             if self._exact:
-                return codec.decoder(tuple[tuple(kind for _, kind in fields)])  # type: ignore[misc]
+                kinds = tuple(kind for _, kind in fields)
+                return self.form.decoder(tuple[kinds])  # type: ignore[valid-type]
             arguments = msgspec.defstruct(
                 "Arguments", fields, array_like=True, forbid_unknown_fields=True
             )
-            return codec.decoder(arguments)
+            return self.form.decoder(arguments)
         except TypeError as error:
             raise ConfigError(
                 f"task {self.task!r}: its annotations cannot travel: {error}"
@@ -252,11 +304,28 @@ class Signature:
     def _check_hints(self) -> None:
         try:
             for parameter in self._parameters:
-                codec.decoder(self._hints.get(parameter.name, Any))
+                self.form.decoder(self._hints.get(parameter.name, Any))
         except TypeError as error:
             raise ConfigError(
                 f"task {self.task!r}: its annotations cannot travel: {error}"
             ) from None
+
+    def _decode_own(self, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        try:
+            values = list(self._decode(payload))
+            if self._variadic:
+                return self._converted_variadic(list(values[0]), dict(values[1]))
+        except Misfit:
+            raise
+        except Exception as error:
+            raise Misfit(
+                f"codec {self.form.name!r}: {str(error) or type(error).__name__}"
+            ) from None
+        split, names = self._positional, self._keyword_names
+        if len(values) > len(self._parameters):
+            raise Misfit(f"there are {len(values)} arguments, it takes {len(self._parameters)}")
+        named = dict(zip(names, values[split:], strict=False))
+        return self._converted_variadic(values[:split], named)
 
     def _converted_variadic(
         self, args: list[Any], kwargs: dict[str, Any]
@@ -270,13 +339,21 @@ class Signature:
                 continue
             kind, value = self._hints.get(parameter.name, Any), bound.arguments[parameter.name]
             if parameter.kind is parameter.VAR_POSITIONAL:
-                value = tuple(_converted(parameter.name, item, kind) for item in value)
+                value = tuple(self._converted(parameter.name, item, kind) for item in value)
             elif parameter.kind is parameter.VAR_KEYWORD:
-                value = {name: _converted(name, item, kind) for name, item in value.items()}
+                value = {name: self._converted(name, item, kind) for name, item in value.items()}
             else:
-                value = _converted(parameter.name, value, kind)
+                value = self._converted(parameter.name, value, kind)
             bound.arguments[parameter.name] = value
         return bound.args, bound.kwargs
+
+    def _converted(self, name: str, value: Any, kind: Any) -> Any:
+        if not self.form.is_typed and _is_made(value, kind):
+            return value
+        try:
+            return codec.convert(value, kind)
+        except codec.DECODE_ERRORS as error:
+            raise Misfit(f"argument {name!r}: {error}") from None
 
     def _misfit_text(self, error: Exception) -> str:
         """msgspec says `$[1]`; people look for the parameter's name."""
@@ -315,11 +392,15 @@ def _as_default(value: Any) -> Any:
     return msgspec.field(default_factory=lambda: value)
 
 
-def _converted(name: str, value: Any, kind: Any) -> Any:
+def _is_made(value: Any, kind: Any) -> bool:
+    """Whether one's own codec gave what the annotation wants, as far as can be seen."""
+    if isinstance(kind, type) and not isinstance(value, bool):
+        return isinstance(value, kind)
     try:
-        return codec.convert(value, kind)
-    except codec.DECODE_ERRORS as error:
-        raise Misfit(f"argument {name!r}: {error}") from None
+        codec.decoder(kind)
+    except TypeError:
+        return True
+    return False
 
 
 def is_async(function: Any) -> bool:

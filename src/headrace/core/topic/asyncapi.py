@@ -13,9 +13,9 @@ from urllib.parse import quote, urlsplit
 
 from headrace.core.address import check_url
 from headrace.core.job.retry import Retry, full_name
+from headrace.core.payload.kinds import named
 from headrace.core.task.options import TaskOptions
 from headrace.core.topic.json_schema import JsonSchema, component_name, schemas_of
-from headrace.core.topic.kinds import named
 from headrace.core.topic.schema import Schema
 from headrace.core.topic.subscription import SubscriptionOptions
 from headrace.core.topic.topic import TopicOptions

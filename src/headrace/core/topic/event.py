@@ -21,7 +21,7 @@ from headrace.core.job.envelope import (
 )
 from headrace.core.job.failure import Unfit
 from headrace.core.job.state import Reason
-from headrace.core.topic.content import MSGPACK
+from headrace.core.payload.codecs import MSGPACK
 from headrace.errors import EventError
 
 E = TypeVar("E")

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.topic.kinds import named
+from headrace.core.payload.kinds import named
 
 JsonSchema = dict[str, Any]
 

@@ -111,9 +111,10 @@ _ARRAY, _MAP, _LONG_MAP = 0x90, 0x80, 0xDE
 class EnvelopeTemplate:
     """Makes envelopes that differ in id, event and key only; the rest is encoded once."""
 
-    __slots__ = ("_keyed", "_plain", "_start", "_start_plain", "_task")
+    __slots__ = ("_keyed", "_plain", "_start", "_start_plain", "_task", "overrides")
 
     def __init__(self, task: str, overrides: Overrides) -> None:
+        self.overrides = overrides
         fields = _encode(overrides)
         if len(fields) > MAX_OVERRIDES:
             raise ConfigError(

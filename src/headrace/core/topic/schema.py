@@ -11,8 +11,9 @@ from headrace.core.job.envelope import Envelope
 from headrace.core.job.failure import Unfit
 from headrace.core.job.state import Reason
 from headrace.core.job.unknown import NotKnownHere
-from headrace.core.topic.content import CodecName, Content, EventCodec, codec_for, codec_name
-from headrace.core.topic.kinds import culprit, named
+from headrace.core.payload.codecs import Codec, CodecName, codec_name
+from headrace.core.payload.content import Content, codec_for
+from headrace.core.payload.kinds import culprit, named
 from headrace.errors import ConfigError, EventError
 
 # What was published is plain data: dicts, lists, texts, numbers, None and, by MessagePack, bytes
@@ -105,7 +106,7 @@ class Schema:
         cls,
         topic: str,
         event_type: Any,
-        codec: CodecName | EventCodec = "msgpack",
+        codec: CodecName | Codec = "msgpack",
         version: int = 1,
         upcast: Upcast | Upcasts | None = None,
     ) -> Schema:

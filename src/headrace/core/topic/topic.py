@@ -17,8 +17,9 @@ from headrace.core.bounds import (
 )
 from headrace.core.clock import Duration, epoch_ms, to_ms
 from headrace.core.job import ids
+from headrace.core.payload.codecs import Codec, CodecName
+from headrace.core.payload.compression import Compression
 from headrace.core.queue_names import check_topic
-from headrace.core.topic.content import CodecName, EventCodec
 from headrace.core.topic.schema import Upcast, Upcasts
 from headrace.errors import ConfigError
 
@@ -39,13 +40,15 @@ class TopicKwargs(TypedDict, total=False):
     shards: int
     max_length: int | None
     overflow: TopicOverflow
-    codec: CodecName | EventCodec
+    codec: CodecName | Codec
     version: int
     upcast: Upcast | Upcasts | None
     source: str | None
     max_payload: int | None
     group_gone_after: Duration
     require_key: bool
+    compress: Compression | None
+    compress_threshold: int | None
 
 
 class TopicOptions(msgspec.Struct, frozen=True):

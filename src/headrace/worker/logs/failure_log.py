@@ -101,6 +101,11 @@ class FailureLog:
         self.attempts += run.has_begun
         self._log((*many, failed.error_type), partial(_lost, failed, what, many))
 
+    def put_off(self, run: LoggedRun, problem: str) -> None:
+        """The payload of this run cannot be had now; it is tried later."""
+        kind = ("put off", run.delivery.queue, _task_of(run))
+        self._log(kind, partial(_put_off, run, problem))
+
     def close(self) -> None:
         """Log what was only counted so far."""
         self._floods.close()
@@ -138,6 +143,12 @@ def _lost(failed: _Failed, what: str, many: tuple[str, str]) -> _Line:
     fields = {**_fields(failed, last), "lost": True}
     error, trace = ("it was cut short", "") if last is None else (one_line(last), last.traceback)
     return _Line(logging.ERROR, failed.run.delivery.id_text, what, many, error, trace, fields)
+
+
+def _put_off(run: LoggedRun, problem: str) -> _Line:
+    what = f"{_name(run)} is put off, its payload cannot be had"
+    many = (_kind(run), "are put off")
+    return _Line(logging.WARNING, run.delivery.id_text, what, many, problem, "", run.fields)
 
 
 def _written(failed: _Failed, outcome: Outcome) -> _Line:

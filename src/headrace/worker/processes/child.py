@@ -30,7 +30,7 @@ from headrace.worker.processes.child_lifetime import die_with
 from headrace.worker.processes.messages import RunDone, RunReply, RunRequest
 from headrace.worker.processes.process_reporter import ProcessReporter
 from headrace.worker.processes.start_tokens import EntryMark, TakenTokens
-from headrace.worker.run.outcomes import encoded_result
+from headrace.worker.run.results import encoded_result
 from headrace.worker.threads.thread_function import finished
 
 
@@ -162,12 +162,11 @@ class ChildRun:
     def _result(self) -> bytes:
         request, task = self._request, self._task
         try:
+            signature = task.signature.of_content(request.content)
             if request.first_argument:
-                args, kwargs = task.signature.decode_with_first(
-                    request.payload, request.first_argument
-                )
+                args, kwargs = signature.decode_with_first(request.payload, request.first_argument)
             else:
-                args, kwargs = task.signature.decode(request.payload)
+                args, kwargs = signature.decode(request.payload)
         except Misfit as error:
             raise Unfit(Reason.BAD_ARGUMENTS, str(error)) from None
         self._start_clock()
@@ -176,7 +175,9 @@ class ChildRun:
             args, kwargs = task.with_context(self.context(), args, kwargs)
         with task.app.enter_middleware(self):
             value = finished(cancellation.guarded(partial(task.function, *args, **kwargs)))
-        return encoded_result(task, value) if request.keep_result else b""
+        if not request.keep_result:
+            return b""
+        return encoded_result(task, value, as_plain=request.is_passed_on)
 
     def _start_clock(self) -> None:
         now, start_by = time.monotonic(), self._request.start_by

@@ -13,6 +13,7 @@ from headrace.core.job.failure import Unfit
 from headrace.core.job.retry import RemoteError
 from headrace.core.job.state import Reason
 from headrace.errors import Defer, Reject, RetryLater, TaskCancelled, TaskControl
+from headrace.worker.run.results import is_passed_on
 from headrace.worker.run.run import Run
 
 HEADER = 8
@@ -39,6 +40,10 @@ class RunRequest(msgspec.Struct, array_like=True):
     """The first argument, encoded, if it does not come with the others."""
     start_by: float = 0.0
     """When the job expires, by the monotonic clock; 0 if it does not."""
+    content: str = ""
+    """The content type of the payload."""
+    is_passed_on: bool = False
+    """Whether other jobs take its result."""
 
 
 class RunRequests(msgspec.Struct, array_like=True, tag="runs"):
@@ -124,6 +129,8 @@ def request(run: Run, number: int) -> RunRequest:
         run.keeps_result,
         run.first_argument,
         0.0 if expires_ms is None else _by_monotonic_clock(expires_ms - run.settings.now_ms()),
+        envelope.overrides.content if run.changed is None else run.task.signature.content,
+        is_passed_on(run),
     )
 
 

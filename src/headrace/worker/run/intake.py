@@ -10,12 +10,14 @@ import msgspec
 from headrace.core.bounds import MAX_ENVELOPE_BESIDE_PAYLOAD
 from headrace.core.job.constraints import read_constraints
 from headrace.core.job.envelope import Malformed, NewerFormat, decode_envelope
-from headrace.core.job.failure import GateClosed, Unfit
+from headrace.core.job.failure import GateClosed, PayloadUnavailable, Unfit
 from headrace.core.job.history import decode_history
 from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import task_gate
 from headrace.core.job.state import Reason
 from headrace.core.job.unknown import NotKnownHere
+from headrace.core.payload.compression import CannotDecompress, NotInstalled
+from headrace.core.payload.packing import TooLarge, unpacked
 from headrace.errors import TaskCancelled
 from headrace.store.values import Control
 from headrace.worker.run.run import Run
@@ -74,11 +76,23 @@ class Intake:
         delivery.job_id = run.envelope.job_id
         if len(run.envelope.payload) > self._max_payload:
             raise self._oversize(f"its data takes {len(run.envelope.payload):,} bytes")
+        if run.envelope.overrides.packing is not None:
+            self._unpack(run)
         if delivery.history:
             run.history = decode_history(delivery.history)
         if self._controls:
             # Before other checks: a task may be paused because it is being fixed.
             self._check_control(run)
+
+    def _unpack(self, run: Run) -> None:
+        try:
+            run.envelope = unpacked(run.envelope, self._max_payload)
+        except TooLarge as error:
+            raise self._oversize(f"its data takes {error.size:,} bytes") from None
+        except CannotDecompress as error:
+            raise Unfit(Reason.MALFORMED, str(error)) from None
+        except NotInstalled as error:
+            raise PayloadUnavailable(str(error)) from None
 
     def resolve(self, run: Run) -> None:
         envelope = run.envelope

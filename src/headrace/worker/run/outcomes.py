@@ -11,7 +11,14 @@ from headrace.client.fallback import Fallback
 from headrace.client.topic.subscription import Subscription
 from headrace.core import codec
 from headrace.core.bounds import RESULT_TTL
-from headrace.core.job.failure import FailedRun, GateClosed, Unfit, cut_short, decide_outcome
+from headrace.core.job.failure import (
+    FailedRun,
+    GateClosed,
+    PayloadUnavailable,
+    Unfit,
+    cut_short,
+    decide_outcome,
+)
 from headrace.core.job.outcome import DONE, RELEASED, Cancelled, Done, Outcome, Released, Retried
 from headrace.core.job.retry import Retry, names_of
 from headrace.core.job.state import Reason
@@ -19,27 +26,19 @@ from headrace.core.job.unknown import NotKnownHere, back_for_others
 from headrace.core.job.verdict import CANCELLED_VERDICT, done_verdict
 from headrace.errors import AuditError, Defer, LeaseLost, TaskControl
 from headrace.worker.observer import Observe
+from headrace.worker.run.results import result_of, verdict_of
 from headrace.worker.run.run import Run
 from headrace.worker.run.run_settings import RunSettings
 from headrace.worker.threads.thread_function import finished
 
 if TYPE_CHECKING:
-    from headrace.client.task import Task
+    pass
 
 log = logging.getLogger("headrace.worker")
 
 
 # Asked for by the task, or observed already.
 _NOT_OBSERVED = (TaskControl, GateClosed, AuditError)
-
-
-class Encoded:
-    """A result that is encoded already."""
-
-    __slots__ = ("data",)
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
 
 
 class Outcomes:
@@ -68,14 +67,14 @@ class Outcomes:
             return DONE
         if value is None:
             return self._done_with_none.get(ttl) or self._remembered(ttl)
-        data = value.data if isinstance(value, Encoded) else encoded_result(run.task, value)
+        data = result_of(run, value)
         if len(data) > self._max_payload:
             raise Unfit(
                 Reason.BAD_RESULT,
                 f"the result takes {len(data):,} bytes, the limit is {self._max_payload:,}; "
                 "return a reference to the data instead, or raise max_payload",
             )
-        return Done(done_verdict(data), int(ttl * 1000))
+        return Done(verdict_of(run, data), int(ttl * 1000))
 
     def _remembered(self, ttl: float) -> Done:
         done = Done(done_verdict(codec.encode(None)), int(ttl * 1000))
@@ -151,9 +150,7 @@ class Outcomes:
         ended_ms = self._now_ms()
         spent_ms = int((ended - run.started) * 1000) if run.has_begun else 0
         retry, ttl = _policy(run)
-        if self._failures is not None and not isinstance(error, (Defer, GateClosed)):
-            self._failures.note(run, names_of(error)[0], retry.max_attempts)
-        return decide_outcome(
+        outcome = decide_outcome(
             FailedRun(
                 error=error,
                 history=run.history,
@@ -165,6 +162,12 @@ class Outcomes:
                 result_ttl_ms=int(ttl * 1000),
             )
         )
+        if self._failures is not None and not isinstance(error, (Defer, GateClosed)):
+            if isinstance(error, PayloadUnavailable) and isinstance(outcome, Retried):
+                self._failures.put_off(run, str(error))
+            else:
+                self._failures.note(run, names_of(error)[0], retry.max_attempts)
+        return outcome
 
     def _back_for_others(self, run: Run, error: NotKnownHere) -> Retried | None:
         settings = self._settings
@@ -214,18 +217,6 @@ def _released(run: Run) -> Released:
     if runner == run.envelope.runner or isinstance(run.task, (Subscription, Fallback)):
         return RELEASED
     return Released(runner)
-
-
-def encoded_result(task: Task[..., Any], value: Any) -> bytes:
-    """The result of a task as bytes; `Unfit` if it cannot travel, since running again would not
-    help."""
-    try:
-        return codec.encode(value)
-    except codec.ENCODE_ERRORS as error:
-        raise Unfit(
-            Reason.BAD_RESULT,
-            f"task {task.name!r} returned a {type(value).__name__} that cannot travel: {error}",
-        ) from None
 
 
 def _too_long(run: Run) -> str:

@@ -20,7 +20,7 @@ from headrace.middleware.wrapping import Middleware
 from headrace.worker.processes.awaited_run import run_in_process
 from headrace.worker.processes.process_pool import ProcessPool
 from headrace.worker.run.fork_guard import forks, guard_loop
-from headrace.worker.run.outcomes import Encoded
+from headrace.worker.run.results import Encoded
 from headrace.worker.run.run import Run
 from headrace.worker.threads.thread_function import Ended, FunctionCall, call_at
 from headrace.worker.threads.thread_place import ThreadPlace

@@ -13,8 +13,8 @@ from headrace.client.topic.subscription import Subscription
 from headrace.core.clock import to_datetime
 from headrace.core.job import ids
 from headrace.core.job.history import decode_history
+from headrace.core.payload.kinds import named
 from headrace.core.topic.event import read_event
-from headrace.core.topic.kinds import named
 from headrace.store.contract import DeadJob, DeadJobPage, Store
 from headrace.worker.upkeep.dead_cursor import DeadCursor
 from headrace.worker.upkeep.dead_walker import DeadWalker

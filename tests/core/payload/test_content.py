@@ -16,8 +16,9 @@ import msgspec
 import pydantic
 import pytest
 
-from headrace.core.topic import content
-from headrace.core.topic.content import Content, EventCodec, codec_for
+from headrace.core.payload import codecs
+from headrace.core.payload.codecs import EventCodec
+from headrace.core.payload.content import Content, codec_for
 from headrace.errors import ConfigError
 from tests.core.messages import Paid
 
@@ -173,11 +174,11 @@ def test_protobuf_without_its_package_says_what_to_install(
 def test_the_content_type_says_which_codec_reads_it() -> None:
     for name, kind in (("msgpack", Order), ("json", Order), ("raw", bytes), ("protobuf", Paid)):
         codec = codec_for(name, kind)
-        assert content.codec_name(codec.content_type) == name
-        assert content.codec_name(codec.on_the_wire) == name
+        assert codecs.codec_name(codec.content_type) == name
+        assert codecs.codec_name(codec.on_the_wire) == name
     assert codec_for("msgpack", Order).on_the_wire == ""
-    assert content.codec_name("Application/JSON; charset=utf-8") == "json"
-    assert content.codec_name("application/avro") is None
+    assert codecs.codec_name("Application/JSON; charset=utf-8") == "json"
+    assert codecs.codec_name("application/avro") is None
 
 
 @dataclass
@@ -247,7 +248,7 @@ async def _asynchronous(_: Any) -> None: ...
 @pytest.mark.parametrize(
     ("custom", "says"),
     [
-        (42, "a codec is a name, or an object with name, content_type, encode and decode, not 42"),
+        (42, "a codec is a name, or an object with name, encode and decode, not 42"),
         (Csv, "a codec is a name, or an object"),
         (Csv(name=""), "its name must be a short text"),
         (Csv(name="json"), "'json' is the name of another"),
@@ -269,15 +270,15 @@ def test_every_codec_is_what_users_may_write_themselves() -> None:
 
 
 def test_a_payload_can_be_read_without_its_topic() -> None:
-    assert content.readable("", codec_for("msgpack", Line).encode(Line("a", Decimal(1)))) == {
+    assert codecs.readable("", codec_for("msgpack", Line).encode(Line("a", Decimal(1)))) == {
         "sku": "a",
         "price": "1",
     }
-    assert content.readable("application/json", b'{"a":1}') == {"a": 1}
-    assert content.readable("application/json", b"{") == b"{"
-    assert content.readable("", b"\xc1") == b"\xc1"
-    assert content.readable("application/octet-stream", b"\x01") == b"\x01"
-    assert content.readable("text/csv", b"a,b") == b"a,b"
+    assert codecs.readable("application/json", b'{"a":1}') == {"a": 1}
+    assert codecs.readable("application/json", b"{") == b"{"
+    assert codecs.readable("", b"\xc1") == b"\xc1"
+    assert codecs.readable("application/octet-stream", b"\x01") == b"\x01"
+    assert codecs.readable("text/csv", b"a,b") == b"a,b"
 
 
 def test_json_has_no_word_for_infinity() -> None:

@@ -10,7 +10,7 @@ import pydantic
 import pytest
 
 from headrace.core import codec
-from headrace.core.topic.kinds import culprit, kinds_of, named
+from headrace.core.payload.kinds import culprit, kinds_of, named
 
 Id = NewType("Id", str)
 

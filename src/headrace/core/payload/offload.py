@@ -1,0 +1,65 @@
+"""Large payloads outside of the store: where they go is the user's own."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from headrace.core.bounds import check_count, check_seconds
+from headrace.errors import ConfigError
+
+THRESHOLD = 256 * 1024
+MAX_PAYLOAD = 256 * 1024 * 1024
+TIMEOUT = 60.0
+
+Put = Callable[[str, bytes], "str | Awaitable[str | None] | None"]
+"""Keeps the bytes under this key. What it returns, if anything, is the reference instead."""
+Get = Callable[[str], "bytes | Awaitable[bytes]"]
+Delete = Callable[[str], "object | Awaitable[object]"]
+
+
+class Offload:
+    """Where payloads of at least `threshold` bytes go instead of into the store, which then holds
+    a reference alone. The functions are async, or plain ones that run in threads; each has
+    `timeout` seconds. `max_payload` takes the place of the app's."""
+
+    def __init__(
+        self,
+        put: Put,
+        get: Get,
+        delete: Delete | None = None,
+        *,
+        threshold: int = THRESHOLD,
+        max_payload: int = MAX_PAYLOAD,
+        timeout: float = TIMEOUT,
+    ) -> None:
+        self.put = _function("put", put, 2)
+        self.get = _function("get", get, 1)
+        self.delete = None if delete is None else _function("delete", delete, 1)
+        self.threshold = check_count("Offload(threshold=)", threshold)
+        self.max_payload = check_count("Offload(max_payload=)", max_payload)
+        self.timeout = check_seconds("Offload(timeout=)", timeout, least=0.001)
+
+    def __repr__(self) -> str:
+        return f"<Offload of {self.threshold:,} bytes and more>"
+
+
+def check_offload(where: str, offload: object) -> None:
+    """`ConfigError` if it is none."""
+    if not isinstance(offload, Offload):
+        raise ConfigError(f"{where}offload must be an Offload(put, get), not {offload!r}")
+
+
+def _function(name: str, function: Any, arguments: int) -> Any:
+    if not callable(function):
+        raise ConfigError(f"Offload({name}=) must be a function, not {function!r}")
+    try:
+        inspect.signature(function).bind(*range(arguments))
+    except TypeError:
+        takes = "(key, data)" if arguments == 2 else "(key)"
+        raise ConfigError(f"Offload(): {name} is called as {name}{takes}") from None
+    except ValueError:
+        # Written in C, without a signature.
+        pass
+    return function
