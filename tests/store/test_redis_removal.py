@@ -65,6 +65,21 @@ async def test_a_queue_that_is_removed_by_force_leaves_no_key(
     assert keys_of(server, store) == []
 
 
+async def test_a_worker_that_still_reads_a_removed_queue_lists_it_again(
+    store: RedisStore, server: redis.Redis
+) -> None:
+    worker = store.consumer("worker", [QUEUE], 60)
+    await GROUND.send(store)
+    await GROUND.take(worker)
+    assert await store.remove(QUEUE, force=True) == 0
+    assert await worker.fetch(1, 0) == []
+    await worker.reclaim(QUEUE, 1, last_chance=False)
+    await worker.close()
+    assert await store.queues() == [QUEUE]
+    assert await store.remove(QUEUE) == 0
+    assert keys_of(server, store) == []
+
+
 async def test_an_empty_queue_that_is_removed_leaves_no_key(
     store: RedisStore, server: redis.Redis
 ) -> None:

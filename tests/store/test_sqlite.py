@@ -1024,3 +1024,18 @@ def start(program: str, path: Path, *arguments: str) -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
     )
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+async def test_a_worker_that_still_reads_a_removed_queue_leaves_no_row(
+    store: SqliteStore, consumer: SqliteConsumer, path: Path, *, leaves: bool
+) -> None:
+    await store.append("q", parcels("a"))
+    assert await store.remove("q", force=True) == 0
+    await consumer.reclaim("q", 1, last_chance=False)
+    if leaves:
+        await consumer.close()
+    else:
+        assert await store.remove("q") is None
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT * FROM reclaims").fetchall() == []

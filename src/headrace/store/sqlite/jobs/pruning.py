@@ -72,6 +72,7 @@ _DROP = [
 _DROP_NAMED = [
     f"DELETE FROM {table} WHERE namespace = ? AND queue = ?" for table in ("pauses", "reclaims")
 ]
+_FORGET_LOOKS = "DELETE FROM reclaims WHERE namespace = ? AND queue = ?"
 _DROP_LOG = [f"DELETE FROM {table} WHERE log = ?" for table in ("topic_events", "topics")]
 _NAMES = "SELECT id, CAST(name AS BLOB) FROM queues WHERE namespace = ?"
 _HELD = """
@@ -161,6 +162,7 @@ def remove(
     found = change.connection.execute(_NAMES, (change.namespace,)).fetchall()
     number = next((id for id, raw in found if readable(raw) == name), None)
     if number is None:
+        forget_looks(change)
         return None
     if unused_for is not None:
         _drop_old_facts(change, number)
@@ -202,6 +204,12 @@ def drop_rows(change: Change, number: int) -> bool:
     for drop in _DROP:
         dropped = change.connection.execute(drop, (number,)).rowcount
     return dropped > 0
+
+
+def forget_looks(change: Change) -> None:
+    """Delete when a queue that does not exist was last reclaimed from: a worker may have read it
+    after it was removed."""
+    change.connection.execute(_FORGET_LOOKS, (change.namespace, change.queue))
 
 
 def drop_control(change: Change) -> None:

@@ -10,7 +10,7 @@ from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import LADEN
 from headrace.store.sqlite.gates import lanes, limits, pauses, routing
 from headrace.store.sqlite.gates.due_times import due_after, next_due, notify_due
-from headrace.store.sqlite.jobs import completion
+from headrace.store.sqlite.jobs import completion, pruning
 from headrace.store.sqlite.rows import run_rows
 
 if TYPE_CHECKING:
@@ -139,6 +139,9 @@ def release(change: Change, settled: Sequence[tuple[LeasedDelivery, Released]]) 
 
 def hand_back_all(change: Change, owner: str) -> None:
     """Hand back all jobs of the queue that `owner` holds."""
+    if not change.number:
+        pruning.forget_looks(change)
+        return
     completion.cancel(change, entries.cancelling(change.connection, change.number, owner=owner))
     found = change.connection.execute(_OWNED, (change.number, owner)).fetchall()
     if found:
