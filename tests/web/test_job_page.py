@@ -205,7 +205,7 @@ async def test_a_flow_is_drawn_with_a_link_to_each_job(app: Headrace) -> None:
         assert len(links) == 3
         assert 'class="node waiting' in page
         assert ">blocked</text>" in page
-        assert "The first argument comes from the jobs that it waited for." in page
+        assert "The first argument comes from the jobs that it waits for." in page
         assert "As a list" in page
 
 

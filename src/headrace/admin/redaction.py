@@ -7,7 +7,7 @@ and the terminal view.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from hashlib import blake2b
@@ -53,6 +53,10 @@ class Redaction:
         """What is shown of a result."""
         return value
 
+    def first_argument(self, task: str, value: Any) -> Any:
+        """What is shown of a first argument that came from other jobs."""
+        return value
+
     def masks(
         self,
         envelope: Envelope | None,
@@ -96,6 +100,13 @@ class Hooked(Redaction):
 
     def value(self, task: str | None, value: Any) -> Any:
         return FAILED if (shown := self._shown(task, value)) is _FAILURE else shown
+
+    def first_argument(self, task: str, value: Any) -> Any:
+        shown = self.value(task, named(self._app, task, [value]))
+        if isinstance(shown, Mapping):
+            # By the name of the parameter; a hook may leave it out.
+            return next(iter(shown.values()), None)
+        return shown[0] if isinstance(shown, list | tuple) and shown else shown
 
     def masks(
         self,

@@ -65,6 +65,10 @@ class RunStart(msgspec.Struct, frozen=True, gc=False):
         return "started", self.delivery.job_id, self.task, self.attempt, self.started_ms
 
 
+MOST_INPUTS = 262_144
+"""Bytes of inputs that a snapshot has."""
+
+
 class JobSnapshot(msgspec.Struct, frozen=True):
     """What a store knows of one job at one moment."""
 
@@ -87,6 +91,9 @@ class JobSnapshot(msgspec.Struct, frozen=True):
     """When a dead job was given up."""
     cause: Cause | None = None
     """The job that failed first, if this one is dead because it waited for it; with `bodies`."""
+    inputs: bytes = b""
+    """The results of the jobs that it waited for, as an array, with `bodies`; empty if it has none,
+    or they are larger than `MOST_INPUTS`."""
     ended: EndedJob | None = None
     """What the history has of a job that is done or cancelled."""
 
@@ -101,6 +108,7 @@ def ended_snapshot(job: EndedJob, verdict: bytes = b"") -> JobSnapshot:
         history=job.history,
         constraints=job.constraints,
         progress=job.progress,
+        inputs=job.inputs,
         ended=job,
     )
 

@@ -161,6 +161,8 @@ class EndedJob(msgspec.Struct, frozen=True, gc=False):
     verdict: bytes = b""
     """Empty if its result is not kept, or was too large."""
     progress: bytes = b""
+    inputs: bytes = b""
+    """The results of the jobs that it waited for, as an array; empty if they were too large."""
 
 
 class EndedJobPage(msgspec.Struct, frozen=True):

@@ -17,6 +17,7 @@ from headrace.admin.dead.dead_info import (
 from headrace.admin.dead.dead_scan import DeadScan
 from headrace.admin.dead.edited_replay import Edit, EditedReplay
 from headrace.admin.filters import DeadConditions, JobFilter
+from headrace.admin.jobs.received import received_by
 from headrace.admin.matcher import JobMatcher
 from headrace.admin.recorded import recorded
 from headrace.client.send.flow_replay import FlowReplay
@@ -129,7 +130,8 @@ class DeadAdmin(AdminContext):
         for name in await store.locate(await self._sources(queue), job_id):
             (snapshot,) = await store.get(name, [job_id], bodies=True)
             if snapshot is not None and snapshot.state is State.DEAD:
-                return DeadInfo.of(name, _seen(job_id, snapshot), self._redaction)
+                received = await received_by(store, name, job_id, snapshot, self._redaction)
+                return DeadInfo.of(name, _seen(job_id, snapshot), self._redaction, received)
         raise JobNotFound(id)
 
     @recorded

@@ -41,9 +41,17 @@ class DeadInfo:
     """Which parts cannot be read: `reason`, `history`, `envelope`."""
     replays: tuple[ReplayInfo, ...] = ()
     """When it was dead before and sent again, and by whom."""
+    received: tuple[Any, ...] | None = None
+    """As in `JobDetail`; only of a single one (`dead_job`)."""
 
     @classmethod
-    def of(cls, queue: str, job: DeadJob, redaction: Redaction = CLEAR) -> DeadInfo:
+    def of(
+        cls,
+        queue: str,
+        job: DeadJob,
+        redaction: Redaction = CLEAR,
+        received: tuple[Any, ...] | None = None,
+    ) -> DeadInfo:
         history = decode_history(job.history)
         attempts = [AttemptInfo.of(attempt) for attempt in all_attempts(history)]
         kind = RedactedDead if redaction.active else cls
@@ -57,6 +65,7 @@ class DeadInfo:
             envelope=b"" if redaction.active else job.envelope,
             unreadable=_unreadable(job),
             replays=replays_of(job.history),
+            received=received,
         )
         if isinstance(info, RedactedDead):
             info.keep(job.envelope, redaction)

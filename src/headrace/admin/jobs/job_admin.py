@@ -21,6 +21,7 @@ from headrace.admin.jobs.listing import (
     read_matching,
     states_meant,
 )
+from headrace.admin.jobs.received import received_by
 from headrace.admin.jobs.summary import JobDetail, JobPage, JobSummary
 from headrace.admin.jobs.why import Why
 from headrace.admin.jobs.why_event import EventWhy, why_logged
@@ -117,7 +118,10 @@ class JobAdmin(AdminContext):
         summary = JobSummary.of(name, key, seen, self._redaction)
         if seen.state is State.RUNNING:
             summary = replace(summary, started=await run_started(store, seen.worker, key))
-        return JobDetail.whole(summary, seen, log.lines, once, self._redaction)
+        detail = JobDetail.whole(summary, seen, log.lines, once, self._redaction)
+        if not detail.lacks_first_argument:
+            return detail
+        return replace(detail, received=await received_by(store, name, key, seen, self._redaction))
 
     async def watch(self, id: str) -> AsyncGenerator[JobUpdate, None]:
         """As `app.job(id).watch()`, redacted."""

@@ -145,6 +145,9 @@ class JobDetail(JobSummary):
     result_kept: bool
     """Whether `result` is what it returned."""
     attempts: tuple[AttemptInfo, ...]
+    received: tuple[Any, ...] | None
+    """What it received from the jobs that it waited for, as plain values: the one that is its first
+    argument, or all that are in it. None if it takes none, has none yet, or they are too large."""
     replays: tuple[ReplayInfo, ...]
     """When it was dead and sent again, by whom, and after how many attempts."""
     flow: str | None
@@ -187,6 +190,7 @@ class JobDetail(JobSummary):
             result=redaction.value(summary.task, _result(snapshot)),
             result_kept=_has_result(snapshot),
             attempts=masked_attempts(list(map(AttemptInfo.of, attempts_of(snapshot))), masks),
+            received=None,
             replays=replays_of(snapshot.history, snapshot.ended),
             flow=_flow(envelope),
             lane=masked_lane(constraints.lane, masks, summary.task) or None,

@@ -33,7 +33,7 @@ from headrace.cli.output import complain, harmless, json_document, show_first, s
 from headrace.cli.program import FAILED
 from headrace.core.display import plural
 from headrace.core.job.state import State
-from headrace.errors import ConfigError, JobNotFound
+from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_MOST_RECEIVED = 20
 _ENDED = (State.DEAD, State.CANCELLED, State.DONE)
 
 
@@ -104,12 +103,11 @@ async def _listed(app: Headrace, wanted: JobFilter, limit: int) -> list[JobSumma
 @of_job
 def show(app: Headrace, id: str, queue: str | None, as_json: bool) -> None:
     """Show one job: its state, arguments, attempts and log, and the jobs it is after in a flow."""
-    info, parents, received = _about(app, id, lambda admin, id: _shown(admin, id, queue))
+    info, parents = _about(app, id, lambda admin, id: _shown(admin, id, queue))
     if as_json:
-        named = {"parents": [parent.id for parent in parents], "received": received}
-        json_document({**as_json_value(info), **named})
+        json_document({**as_json_value(info), "parents": [parent.id for parent in parents]})
     else:
-        show_job(info, parents, received)
+        show_job(info, parents)
 
 
 def _about(app: Headrace, id: str, question: Callable[[Admin, str], Awaitable[T]]) -> T:
@@ -124,23 +122,11 @@ def _about(app: Headrace, id: str, question: Callable[[Admin, str], Awaitable[T]
 
 async def _shown(
     admin: Admin, id: str, queue: str | None
-) -> tuple[JobDetail, Sequence[FlowJobInfo], list[Any] | None]:
-    """The job, those it is after in its flow, and what it received from them."""
+) -> tuple[JobDetail, Sequence[FlowJobInfo]]:
+    """The job, and those it is after in its flow."""
     info = await admin.job(id, queue)
     flow = await admin.flow(info.id, info.queue) if info.flow else None
-    parents = flow.parents_of(info.id) if flow else ()
-    return info, parents, await _received(admin, parents) if info.lacks_first_argument else None
-
-
-async def _received(admin: Admin, parents: Sequence[FlowJobInfo]) -> list[Any] | None:
-    """The results of these jobs; None unless there are a few, and all are kept."""
-    if not 0 < len(parents) <= _MOST_RECEIVED:
-        return None
-    try:
-        found = [await admin.job(parent.id, parent.queue) for parent in parents]
-    except JobNotFound:
-        return None
-    return [job.result for job in found] if all(job.result_kept for job in found) else None
+    return info, flow.parents_of(info.id) if flow else ()
 
 
 @jobs.command()

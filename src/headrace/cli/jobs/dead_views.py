@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.jobs.views import event_facts
+from headrace.cli.jobs.views import event_facts, received_text
 from headrace.cli.output import harmless, moment, shortened, show_attempts, table
 
 if TYPE_CHECKING:
@@ -110,9 +110,7 @@ def _event(info: DeadInfo) -> dict[str, Any] | None:
 def _facts(info: DeadInfo) -> list[tuple[str, str | None]]:
     event = info.event
     if event is None:
-        first = "its first argument comes from the jobs that it is after, and is not shown here"
-        received = ("received", first if info.lacks_first_argument else None)
-        return [("arguments", _arguments(info)), received]
+        return [("arguments", _arguments(info)), ("received", received_text(info))]
     headers = repr(event.headers) if event.headers else None
     return [*event_facts(event), ("headers", headers), ("event", _arguments(info))]
 

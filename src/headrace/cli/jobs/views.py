@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from headrace.admin import EventInfo, FlowJobInfo, JobDetail, JobFilter, JobSummary
+    from headrace.admin import DeadInfo, EventInfo, FlowJobInfo, JobDetail, JobFilter, JobSummary
     from headrace.core.job.constraints import Limit
     from headrace.core.job.progress import Progress
 
@@ -51,12 +51,10 @@ def show_list(found: Sequence[JobSummary], wanted: JobFilter) -> None:
         click.echo(f"{which}: --state done, dead or cancelled lists those that have ended")
 
 
-def show_job(
-    job: JobDetail, parents: Sequence[FlowJobInfo] = (), received: list[Any] | None = None
-) -> None:
+def show_job(job: JobDetail, parents: Sequence[FlowJobInfo] = ()) -> None:
     """Print the facts of a job, a line each, without empty ones. `parents` are the jobs of its flow
-    that it is after, and `received` are their results, if they are known."""
-    for name, value in _facts(job, parents, received):
+    that it is after."""
+    for name, value in _facts(job, parents):
         if value:
             click.echo(f"{name:<11}{harmless(value)}")
     show_attempts(job.attempts, job.replays)
@@ -66,9 +64,7 @@ def show_job(
             click.echo(f"  {harmless(line)}")
 
 
-def _facts(
-    job: JobDetail, parents: Sequence[FlowJobInfo], received: list[Any] | None
-) -> list[tuple[str, str | None]]:
+def _facts(job: JobDetail, parents: Sequence[FlowJobInfo]) -> list[tuple[str, str | None]]:
     turns = [f"{job.lane}, {job.width} at a time"] if job.lane else []
     turns += [f"task:{job.task}, {job.task_width} at a time"] if job.task_width else []
     rates = ", ".join(f"{each.most} in {each.window_ms / 1000:g} s" for each in job.limits)
@@ -99,7 +95,7 @@ def _facts(
             "event" if job.event else "arguments",
             None if job.arguments is None else shortened(repr(job.arguments)),
         ),
-        ("received", _received(job, received)),
+        ("received", received_text(job)),
         ("result", _result(job)),
         ("headers", repr(job.headers) if job.headers else None),
         ("done once", ", ".join(job.once)),
@@ -139,13 +135,13 @@ def _result(job: JobDetail) -> str | None:
     return shortened(repr(job.result)) if job.result_kept else None
 
 
-def _received(job: JobDetail, received: list[Any] | None) -> str | None:
+def received_text(job: JobDetail | DeadInfo) -> str | None:
     """What comes before the arguments, from the jobs that it is after."""
     if not job.lacks_first_argument:
         return None
-    if received is None:
+    if job.received is None:
         return "its first argument comes from the jobs that it is after"
-    return shortened(", ".join(map(repr, received)))
+    return shortened(", ".join(map(repr, job.received)))
 
 
 def _row(job: JobSummary) -> tuple[str | int, ...]:

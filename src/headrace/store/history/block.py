@@ -24,7 +24,8 @@ from headrace.store.values import EndedJob
 _T = TypeVar("_T")
 
 MOST_BYTES = 16_384
-"""Of arguments and of a result; larger ones are left out. A thousand of them go in one request."""
+"""Of arguments, of a result and of inputs; larger ones are left out. A thousand of them go in one
+request."""
 MARK = 17
 """Bytes of a mark: `mark_of` the job, and a letter for its state."""
 ID = 16
@@ -33,6 +34,16 @@ _NO_MARK = bytes(MARK)
 """In the place of a job that was forgotten."""
 
 _encode = msgspec.msgpack.Encoder().encode
+
+
+class MoreOfJob(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """What few jobs have."""
+
+    history: bytes = b""
+    constraints: bytes = b""
+    started_ms: int = 0
+    """If the facts have none."""
+    inputs: bytes = b""
 
 
 class EndedBlock(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -48,8 +59,8 @@ class EndedBlock(msgspec.Struct, array_like=True, frozen=True, gc=False):
     envelopes: bytes
     """All envelopes, one after the other. One without bytes was too large to keep."""
     verdicts: bytes | list[bytes]
-    more: dict[int, tuple[bytes, bytes, int]] = {}
-    """What few jobs have, by place: history, constraints, and the start if the facts have none."""
+    more: dict[int, MoreOfJob] = {}
+    """What few jobs have, by place."""
 
 
 class Blocks(NamedTuple):
@@ -144,7 +155,7 @@ def _encode_columns(columns: SettledColumns, worker: str, facts: bytes) -> bytes
     )
 
 
-def _more(columns: SettledColumns) -> dict[int, tuple[bytes, bytes, int]]:
+def _more(columns: SettledColumns) -> dict[int, tuple[bytes, bytes, int, bytes]]:
     deliveries = columns.deliveries
     rare: list[object] = [each.history or each.constraints for each in deliveries]
     if 0 in columns.started_ms:
@@ -152,14 +163,14 @@ def _more(columns: SettledColumns) -> dict[int, tuple[bytes, bytes, int]]:
     if not any(rare):
         return {}
     return {
-        at: (each.history, each.constraints, each.recorded_ms)
+        at: (each.history, each.constraints, each.recorded_ms, _kept(each.inputs))
         for at, each in enumerate(deliveries)
         if rare[at]
     }
 
 
-def _kept(verdict: bytes) -> bytes:
-    return verdict if len(verdict) <= MOST_BYTES else b""
+def _kept(value: bytes) -> bytes:
+    return value if len(value) <= MOST_BYTES else b""
 
 
 def _column(values: Sequence[_T]) -> _T | Sequence[_T]:
@@ -179,7 +190,7 @@ def encode_jobs(jobs: Sequence[EndedJob]) -> tuple[bytes, bytes]:
     )
     envelopes = [job.envelope if len(job.envelope) <= MOST_BYTES else b"" for job in jobs]
     more = {
-        at: (job.history, job.constraints, job.started_ms)
+        at: (job.history, job.constraints, job.started_ms, _kept(job.inputs))
         for at, job in enumerate(jobs)
         if job.job_id
     }

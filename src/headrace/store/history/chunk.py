@@ -15,7 +15,15 @@ import msgspec
 
 from headrace.core.job.ids import JobId
 from headrace.core.job.state import State
-from headrace.store.history.block import ID, LETTERS, MARK, EndedBlock, encode_jobs, mark_of
+from headrace.store.history.block import (
+    ID,
+    LETTERS,
+    MARK,
+    EndedBlock,
+    MoreOfJob,
+    encode_jobs,
+    mark_of,
+)
 from headrace.store.values import EndedJob
 
 _T = TypeVar("_T")
@@ -25,6 +33,7 @@ FULL = 8192
 _STATES = {letter[0]: state for state, letter in LETTERS.items()}
 
 _MANY = 8
+_NO_MORE = MoreOfJob()
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -105,7 +114,7 @@ def _jobs_in(frame: _Frame) -> Iterator[EndedJob]:
         strict=True,
     )  # fmt: skip
     for at, (fact, ready_ms, envelope, verdict) in enumerate(columns):
-        history, constraints, started_ms = block.more.get(at, (b"", b"", 0))
+        more = block.more.get(at, _NO_MORE)
         yield EndedJob(
             fact.job_id,
             State.CANCELLED if fact.kind == "cancelled" else State.DONE,
@@ -114,13 +123,14 @@ def _jobs_in(frame: _Frame) -> Iterator[EndedJob]:
             fact.attempt,
             block.worker,
             ready_ms,
-            fact.started_ms or started_ms,
+            fact.started_ms or more.started_ms,
             fact.took_us,
             envelope,
-            history,
-            constraints,
+            more.history,
+            more.constraints,
             verdict,
             frame.progress.get(at, b""),
+            more.inputs,
         )
 
 

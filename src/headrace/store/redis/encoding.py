@@ -123,7 +123,7 @@ def snapshot(reply: list[Any], job: EndedJob | None = None) -> JobSnapshot | Non
     """The reply of `get.lua` for one job, which may be in the history; raises `Malformed` if all
     there is is an unreadable verdict."""
     state, due, worker, deliveries, reason, envelope, history, verdict, constraints = reply[:9]
-    progress, cause, ended = reply[9:]
+    progress, cause, ended, inputs = reply[9:]
     if not state:
         if job is not None:
             return ended_snapshot(job, verdict)
@@ -144,6 +144,7 @@ def snapshot(reply: list[Any], job: EndedJob | None = None) -> JobSnapshot | Non
         progress,
         moment if now is State.DEAD else None,
         decode_cause(cause),
+        inputs,
     )
 
 

@@ -69,9 +69,11 @@ class RedisHistory(RedisSurveys):
         self, keys: QueueKeys, job_ids: Sequence[JobId]
     ) -> dict[tuple[bytes, bytes], tuple[bytes, list[JobId]]]:
         """The chunks that hold the last of each of these jobs: data, and the jobs."""
-        found = await script_stubs.get(self.links().ask, [keys], bodies=True, job_ids=job_ids)
+        found = await script_stubs.get(
+            self.links().ask, [keys], bodies=True, inputs_most=0, job_ids=job_ids
+        )
         chunks: dict[tuple[bytes, bytes], tuple[bytes, list[JobId]]] = {}
-        for job_id, (*_, ended) in zip(job_ids, found, strict=True):
+        for job_id, (*_, ended, _) in zip(job_ids, found, strict=True):
             if ended:
                 _, shelf, number, _, data = ended
                 known, inside = chunks.get((shelf, number), (b"", []))

@@ -274,10 +274,11 @@ def free(
 
 
 def get(
-    link: Link, keys: Sequence[QueueKeys], *, bodies: bool, job_ids: Sequence[bytes],
+    link: Link, keys: Sequence[QueueKeys], *, bodies: bool, inputs_most: int,
+    job_ids: Sequence[bytes],
 ) -> Awaitable[list[list[Any]]]:
     return link.run(
-        _get, _get.names(keys), [groups_of(keys), RETURNED, int(bodies), *job_ids],
+        _get, _get.names(keys), [groups_of(keys), RETURNED, int(bodies), inputs_most, *job_ids],
     )
 
 

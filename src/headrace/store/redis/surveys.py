@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from headrace.core.job.capacity import RUNNERS, Runner
 from headrace.core.job.envelope import Malformed
 from headrace.core.job.ids import JobId
-from headrace.store.contract import JobSnapshot
+from headrace.store.contract import MOST_INPUTS, JobSnapshot
 from headrace.store.history.chunk import decode_chunk
 from headrace.store.history.page import UNREADABLE
 from headrace.store.oddities import readable
@@ -53,13 +53,16 @@ class RedisSurveys(RedisSending):
         self, queue: str, job_ids: Sequence[JobId], *, bodies: bool = False
     ) -> list[JobSnapshot | None]:
         ask, queues = self.links().ask, [self.keys(queue)]
-        snapshots = await script_stubs.get(ask, queues, bodies=bodies, job_ids=job_ids)
+        most = MOST_INPUTS if bodies else 0
+        snapshots = await script_stubs.get(
+            ask, queues, bodies=bodies, inputs_most=most, job_ids=job_ids
+        )
         ended = self.ended_in(queue, snapshots)
         seen = zip(job_ids, snapshots, ended, strict=True)
         return [self._snapshot(queue, key, snapshot, job) for key, snapshot, job in seen]
 
     async def locate(self, queues: Sequence[str], job_id: JobId) -> list[str]:
-        get = partial(script_stubs.get, bodies=False, job_ids=[job_id])
+        get = partial(script_stubs.get, bodies=False, inputs_most=0, job_ids=[job_id])
         snapshots = await self.of_each(queues, get)
         found = zip(queues, snapshots, strict=True)
         return [

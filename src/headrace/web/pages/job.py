@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from headrace.admin import FlowInfo, JobDetail
 
-_PARTS = ("arguments", "result", "log")
+_PARTS = ("arguments", "result", "received", "log")
 _MISSING = "There is no job and no event with this id, or it has ended and is not kept."
 # Characters of all log lines that a page shows.
 _LOG = 100_000
@@ -50,6 +50,7 @@ async def job(visit: Visit) -> HtmlPage:
         "why": clip(sentence, 2_000),
         "arguments": format_value(arguments_of(visit, detail)),
         "result": format_value(detail.result),
+        "received": format_value(received_of(detail)),
         "log": shown,
         "log_cut": cut,
         **_drawing(flow),
@@ -87,6 +88,12 @@ def arguments_of(visit: Visit, detail: JobDetail) -> Any:
     return named(
         visit.app, detail.task, detail.arguments, lacks_first_argument=detail.lacks_first_argument
     )
+
+
+def received_of(detail: JobDetail) -> Any:
+    """What came from the jobs before it: one value, or all of them."""
+    values = detail.received or ()
+    return values[0] if len(values) == 1 else list(values)
 
 
 def log_of(detail: JobDetail) -> tuple[list[str], bool]:
@@ -127,7 +134,9 @@ async def download(visit: Visit, request: Request) -> Response:
 async def _text(visit: Visit, detail: JobDetail, part: str) -> str:
     if part == "log":
         return "".join(f"{visible(line)}\n" for line in detail.log)
-    value = arguments_of(visit, detail) if part == "arguments" else detail.result
+    value = detail.result
+    if part != "result":
+        value = arguments_of(visit, detail) if part == "arguments" else received_of(detail)
     # In a thread: megabytes take seconds, and would block the loop.
     return (await asyncio.to_thread(format_value, value, None)).text
 

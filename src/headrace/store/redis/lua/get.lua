@@ -1,10 +1,11 @@
 #!lua flags=no-writes
 -- The states of jobs; atomic, so that a job that moves is seen in one place.
 -- KEYS: ready level jobs scheduled parked dead result progress log log_jobs flow history shelves, of each queue
--- ARGV: groups returned bodies:bool, then *job_ids:bytes
--- Returns list[list[Any]]: for each queue one after the other, and each job, {state, due, worker, deliveries, reason, envelope, history, verdict, constraints, progress, cause, ended}; state is '' if it is in no place; for a dead job, `due` is when it died. `ended` is {}, or {state}, or with bodies {state, shelf, chunk, place, data}, where the data is left out if the chunk came before.
+-- ARGV: groups returned bodies:bool inputs_most:int, then *job_ids:bytes
+-- Returns list[list[Any]]: for each queue one after the other, and each job, {state, due, worker, deliveries, reason, envelope, history, verdict, constraints, progress, cause, ended, inputs}; state is '' if it is in no place; for a dead job, `due` is when it died. `ended` is {}, or {state}, or with bodies {state, shelf, chunk, place, data}, where the data is left out if the chunk came before.
 
 local group, returned, bodies = nil, ARGV[2], ARGV[3] == '1'
+local inputs_most = tonumber(ARGV[4])
 local GONE = {'', '0', '', 0, '', '', '', '', '', '', ''}
 
 local function in_stream(stream, id)
@@ -12,9 +13,10 @@ local function in_stream(stream, id)
   return entry and entry[2] or {}
 end
 
-local function with_bodies(snapshot, history, envelope, constraints)
+local function with_bodies(snapshot, history, envelope, constraints, inputs)
   if bodies then
     snapshot[6], snapshot[7], snapshot[9] = envelope, history, constraints
+    snapshot[13] = #inputs <= inputs_most and inputs or ''
   end
   return snapshot
 end
@@ -24,7 +26,7 @@ local function parked(job_id, state, due, reason)
   local body = bodies and redis.call('HGET', key.parked, job_id)
   if body then
     local job = unparked(job_id, body)
-    return with_bodies(snapshot, job.history, job.envelope, job.constraints)
+    return with_bodies(snapshot, job.history, job.envelope, job.constraints, job.inputs)
   end
   return snapshot
 end
@@ -37,7 +39,7 @@ local function dead(id)
   local died = string.match(id, '^%d+') or '0'
   local cause = bodies and cause_of(key.flow .. field(fields, 'k')) or ''
   local snapshot = {'dead', died, '', 0, field(fields, 'r'), '', '', '', '', '', cause}
-  return with_bodies(snapshot, field(fields, 'h'), field(fields, 'j'), field(fields, 't'))
+  return with_bodies(snapshot, field(fields, 'h'), field(fields, 'j'), field(fields, 't'), field(fields, 'i'))
 end
 
 local function in_line(stream, id)
@@ -54,7 +56,7 @@ local function in_line(stream, id)
       snapshot[1], snapshot[3] = 'running', pending[1][2]
     end
   end
-  return with_bodies(snapshot, field(fields, 'h'), field(fields, 'j'), field(fields, 't'))
+  return with_bodies(snapshot, field(fields, 'h'), field(fields, 'j'), field(fields, 't'), field(fields, 'i'))
 end
 
 local function ready(place)
@@ -115,7 +117,7 @@ each_queue(ARGV[1], function(its_group)
   group = its_group
   local of_queue = {}
   local has_progress = redis.call('EXISTS', key.progress) == 1
-  for i = 4, #ARGV do
+  for i = 5, #ARGV do
     local job_id = ARGV[i]
     local place = get_place(key.jobs, job_id)
     local stray = not place and string.match(job_id, '^=dead%-(%d+%-%d+)$')
@@ -128,7 +130,7 @@ each_queue(ARGV[1], function(its_group)
     end
     snapshot[8] = redis.call('GET', key.result .. job_id) or ''
     snapshot[10] = has_progress and redis.call('HGET', key.progress, job_id) or ''
-    snapshot[12] = {}
+    snapshot[12], snapshot[13] = {}, snapshot[13] or ''
     of_queue[job_id] = of_queue[job_id] or snapshot
     snapshots[#snapshots + 1] = of_queue[job_id]
   end

@@ -9,7 +9,7 @@ from headrace.core.job.envelope import FORMATS, Malformed
 from headrace.core.job.state import State
 from headrace.core.job.verdict import decode_verdict
 from headrace.core.queue_names import group_source, is_log
-from headrace.store.contract import UNREADABLE, DeadJob, DeadJobPage, JobSnapshot
+from headrace.store.contract import MOST_INPUTS, UNREADABLE, DeadJob, DeadJobPage, JobSnapshot
 from headrace.store.flow_values import Cause, decode_cause
 from headrace.store.history.page import last_lives, page_of, positions_in
 from headrace.store.sqlite import entries
@@ -34,8 +34,9 @@ _JOB = """
         CAST(count AS INTEGER), CAST(reason AS TEXT), CAST(flags AS INTEGER),
         CAST(constraints AS BLOB), {bodies} FROM jobs
     WHERE queue = ? AND job_id = ?"""
-_WITH_BODIES = _JOB.format(bodies="CAST(envelope AS BLOB), CAST(history AS BLOB)")
-_WITHOUT_BODIES = _JOB.format(bodies="x'', x''")
+_INPUTS = f"CASE WHEN length(inputs) <= {MOST_INPUTS} THEN CAST(inputs AS BLOB) ELSE x'' END"
+_WITH_BODIES = _JOB.format(bodies=f"CAST(envelope AS BLOB), CAST(history AS BLOB), {_INPUTS}")
+_WITHOUT_BODIES = _JOB.format(bodies="x'', x'', x''")
 _PROGRESS = "SELECT CAST(value AS BLOB) FROM progress WHERE queue = ? AND job_id = ?"
 _RESULT = """
     SELECT CAST(verdict AS BLOB) FROM results WHERE queue = ? AND job_id = ? AND expires_ms > ?"""
@@ -137,9 +138,8 @@ def _snapshot(
     job = connection.execute(sql, (queue, job_id)).fetchone()
     if job and job[0] != State.DEAD:
         # A verdict would be of an earlier job with this id.
-        progress = None
-        if job[5] & REPORTED:
-            progress = connection.execute(_PROGRESS, (queue, job_id)).fetchone()
+        reported = job[5] & REPORTED
+        progress = connection.execute(_PROGRESS, (queue, job_id)).fetchone() if reported else None
         return _of_job(job, b"", progress[0] if progress else b"")
     kept = connection.execute(_RESULT, (queue, job_id, now_ms)).fetchone()
     verdict: bytes = kept[0] if kept else b""
@@ -155,7 +155,7 @@ def _snapshot(
 def _of_job(
     job: tuple[Any, ...], verdict: bytes, progress: bytes, cause: Cause | None = None
 ) -> JobSnapshot | None:
-    state, time_ms, owner, count, reason, _, constraints, envelope, history = job
+    state, time_ms, owner, count, reason, _, constraints, envelope, history, inputs = job
     if state not in _STATES:
         return None
     return JobSnapshot(
@@ -171,6 +171,7 @@ def _of_job(
         progress=progress,
         died_ms=time_ms if state == State.DEAD else None,
         cause=cause,
+        inputs=inputs,
     )
 
 

@@ -40,7 +40,8 @@ _DROP_EXPIRED = """
     DELETE FROM history WHERE id IN (SELECT id FROM history WHERE expires_ms <= ? LIMIT ?)"""
 _BODIES = """
     WITH named (id) AS (VALUES {rows})
-    SELECT jobs.id, CAST(envelope AS BLOB), CAST(history AS BLOB), CAST(constraints AS BLOB)
+    SELECT jobs.id, CAST(envelope AS BLOB), CAST(history AS BLOB), CAST(constraints AS BLOB),
+        CAST(inputs AS BLOB)
     FROM named JOIN jobs ON jobs.id = named.id"""
 _PROGRESS = """
     WITH named (queue, job_id) AS (VALUES {rows})
@@ -108,12 +109,12 @@ def write_cancelled(change: Change, cancelled: Sequence[Entry]) -> None:
     }
     jobs = []
     for entry in cancelled:
-        envelope, history, constraints = bodies[entry.id]
+        envelope, history, constraints, inputs = bodies[entry.id]
         jobs.append(
             EndedJob(
                 entry.job_id, State.CANCELLED, change.now_ms, task_of(envelope),
                 envelope=envelope, history=history, constraints=constraints,
-                verdict=CANCELLED_VERDICT,
+                verdict=CANCELLED_VERDICT, inputs=inputs,
             )
         )  # fmt: skip
     reported = [entry.job_id for entry in cancelled if entry.flags & REPORTED]

@@ -168,6 +168,7 @@ def _cancelled(
         history=outcome.history or delivery.history,
         constraints=delivery.constraints,
         verdict=outcome.verdict or CANCELLED_VERDICT,
+        inputs=delivery.inputs,
     )
 
 

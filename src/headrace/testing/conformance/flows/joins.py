@@ -9,11 +9,13 @@ import pytest
 
 from headrace.core.job.constraints import Constraints
 from headrace.core.job.delivery import LeasedDelivery
+from headrace.core.job.history_rules import HistoryBounds
 from headrace.core.job.outcome import DONE, RELEASED, Done, Outcome, Retried
 from headrace.core.job.parcel import Child, Parcel
 from headrace.core.job.state import State
 from headrace.core.job.verdict import Verdict, done_verdict, encode_verdict
 from headrace.store.contract import Store
+from headrace.store.queue_values import Rescheduling
 from headrace.store.values import Counts
 from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, ids_of, kept, parcel
 from headrace.testing.conformance.jobs.settlement import DEAD
@@ -61,6 +63,31 @@ class JoinsConformance(FlowGround):
         (delivery,) = await self.take(worker)
         assert (delivery.job_id, inputs_of(delivery)) == (second.job_id, [7])
         assert (delivery.count, delivery.history) == (1, b"")
+
+    async def test_what_a_job_received_is_seen_until_it_is_forgotten(self, store: Store) -> None:
+        store.history_rules.set_default(HistoryBounds(10, 60_000))
+        jobs = chain(2)
+        await self.send_flow(store, jobs)
+        worker = self.worker(store)
+
+        async def seen() -> tuple[State, object]:
+            (snapshot,) = await store.get(QUEUE, [jobs[1].job_id], bodies=True)
+            assert snapshot is not None
+            return snapshot.state, msgspec.msgpack.decode(snapshot.inputs or b"\xc0")
+
+        assert await seen() == (State.BLOCKED, None)
+        await self.settle(worker, await self.take(worker), kept(b"\x07"))
+        assert await seen() == (State.WAITING, [7])
+        await self.settle(worker, await self.take(worker), Retried(3_600_000, HISTORY))
+        assert await seen() == (State.SCHEDULED, [7])
+        await store.reschedule(QUEUE, [jobs[1].job_id], Rescheduling(delay_ms=0))
+        taken = await self.take(worker)
+        assert await seen() == (State.RUNNING, [7])
+        await self.settle(worker, taken, DEAD)
+        assert await seen() == (State.DEAD, [7])
+        await store.replay(QUEUE, [jobs[1].job_id])
+        await self.settle(worker, await self.take(worker), kept())
+        assert await seen() == (State.DONE, [7])
 
     async def test_results_come_in_the_order_asked_for(self, store: Store) -> None:
         parents = [parcel() for _ in range(3)]

@@ -129,7 +129,8 @@ do
     local envelope = #job.envelope <= 16384 and job.envelope or ''
     local facts = '\152' .. cmsgpack.pack(#job.id) .. bytes(job.id) .. cmsgpack.pack('cancelled')
       .. cmsgpack.pack(task) .. '\0\0\0\160'
-    local more = '\129\0\147' .. bytes(job.history) .. bytes(job.constraints) .. '\0'
+    local inputs = #job.inputs <= 16384 and job.inputs or ''
+    local more = '\129\0\148' .. bytes(job.history) .. bytes(job.constraints) .. '\0' .. bytes(inputs)
     local block = '\151' .. facts .. cmsgpack.pack(worker) .. '\0' .. cmsgpack.pack(#envelope) .. bytes(envelope)
       .. bytes(verdict) .. more
     local marks = mark_of(job.id) .. 'c'
