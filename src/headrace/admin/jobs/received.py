@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headrace.admin.bodies import decode_plain, opened
+from headrace.admin.bodies import opened
 from headrace.admin.jobs.flow_survey import flow_around
 from headrace.admin.redaction import Redaction
 from headrace.core import codec
 from headrace.core.job import ids
 from headrace.core.job.ids import JobId
+from headrace.core.payload.codecs import PLAIN
 from headrace.store.contract import JobSnapshot
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 HIDDEN = "(hidden: it is not known which task returned it)"
 
+_plain = PLAIN.decoder(Any)
 _parts = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
@@ -49,6 +51,6 @@ async def received_by(
 
 def _values(inputs: bytes) -> list[Any] | None:
     try:
-        return [decode_plain(bytes(part)) for part in _parts(inputs)]
+        return [_plain(bytes(part)) for part in _parts(inputs)]
     except (msgspec.MsgspecError, *codec.DECODE_ERRORS):
         return None
