@@ -36,6 +36,7 @@ from headrace.core.job.ids import JobId
 from headrace.core.payload.codecs import Codec, Form, TaskCodecName, form_of
 from headrace.core.payload.compression import Compression
 from headrace.core.schedule.definition import Missed, Times
+from headrace.core.sends import Sends
 from headrace.core.task.call import Call
 from headrace.core.task.options import (
     BATCH_WAIT,
@@ -58,6 +59,7 @@ from headrace.store.url import open_store
 if TYPE_CHECKING:
     from headrace.admin import Admin
     from headrace.core.scaling.snapshot import ScalingStrategy
+    from headrace.metrics.pusher import MetricsPusher, MetricsSink
     from headrace.worker.worker import Worker
 
 P = ParamSpec("P")
@@ -69,6 +71,7 @@ _PATIENCE = 1.0
 _HookT = TypeVar("_HookT", bound=ErrorHook)
 _SinkT = TypeVar("_SinkT", bound=Target)
 _StrategyT = TypeVar("_StrategyT", bound="ScalingStrategy")
+_MetricsSinkT = TypeVar("_MetricsSinkT", bound="MetricsSink")
 _LifespanT = TypeVar("_LifespanT", bound=Callable[..., AsyncIterator[Any]])
 
 
@@ -94,6 +97,7 @@ class Headrace(Settings):
         redact: Callable[[str, Any], Any] | str | None = None,
         actions_kept: float | None = None,
         keep_done: KeepDone | None = None,
+        metrics_prefix: str | None = None,
         unknown_task_after: Duration | None = None,
         codec: TaskCodecName | Codec | None = None,
         compress: Compression | None = None,
@@ -113,6 +117,7 @@ class Headrace(Settings):
             redact=redact,
             actions_kept=actions_kept,
             keep_done=keep_done,
+            metrics_prefix=metrics_prefix,
             unknown_task_after=unknown_task_after,
             codec=codec,
             compress=compress,
@@ -138,6 +143,9 @@ class Headrace(Settings):
         self.audits: list[Audit] = []
         self.outgoing: Outgoing = Outgoing(self)
         """Sends through the middleware."""
+        self.sends: Sends = Sends()
+        """What this process has sent, if metrics are asked for."""
+        self.metrics_pushers: list[MetricsPusher] = []
         self._store: Store | None = None
         self._sessions: LoopLocal[ClientSession] = LoopLocal()
         self.portal: Portal = Portal(self.close)
@@ -325,6 +333,16 @@ class Headrace(Settings):
         self.middlewares += [wrapping.check(one) for one in middleware]
         nesting.wrap(self.outgoing, self.middlewares)
 
+    def metrics(self, sink: _MetricsSinkT, *, every: float = 10.0) -> _MetricsSinkT:
+        """Hand the metrics of this process to `sink` every few seconds, from the first use of the
+        store on: what it sends, and what a worker in it does. `sink` takes a list of
+        `MetricSample`; `Statsd` and `OpenTelemetryMetrics` in `headrace.metrics` are sinks."""
+        from headrace.metrics.pusher import MetricsPusher
+
+        pusher = MetricsPusher(sink, every, self.metrics_prefix, self.sends)
+        self.metrics_pushers.append(pusher)
+        return sink
+
     def on_error(self, hook: _HookT) -> _HookT:
         """Call `hook(scope, error, details)` for each error of a handler ("handler",
         "broadcast", "on_dead"), of a sink ("audit") and of the store ("read", "reclaim", "settle",
@@ -471,8 +489,10 @@ class Headrace(Settings):
         if session is None:
             store = self.store
             await store.open()
+            for pusher in self.metrics_pushers:
+                pusher.start()
             session = self._sessions.get() or self._sessions.set(
-                ClientSession(store, self.queue_settings)
+                ClientSession(store, self.queue_settings, self.sends)
             )
         return session
 

@@ -48,6 +48,7 @@ class Settings:
         redact: Callable[[str, Any], Any] | str | None,
         actions_kept: float | None,
         keep_done: KeepDone | None,
+        metrics_prefix: str | None,
         unknown_task_after: Duration | None,
         codec: TaskCodecName | Codec | None,
         compress: Compression | None,
@@ -89,6 +90,8 @@ class Settings:
             least=1.0,
         )
         """Seconds for which the audit log keeps what people did."""
+        self.metrics_prefix = _prefix(_setting("METRICS_PREFIX", metrics_prefix, str, "headrace"))
+        """What the names of all metrics begin with."""
         given = _setting("KEEP_DONE", keep_done, read_keep_done, None)
         bounds = HistoryBounds() if given is None else HistoryBounds.of("keep_done", given)
         self.history_rules = HistoryRules(bounds)
@@ -172,6 +175,14 @@ def _redact(given: object) -> Callable[[str, Any], Any] | str | None:
         raise ConfigError(f"redact must be a function, or module:function, not {given!r}")
     found: Callable[[str, Any], Any] | str | None = given
     return found
+
+
+def _prefix(given: object) -> str:
+    if not isinstance(given, str) or not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", given):
+        raise ConfigError(
+            f"metrics_prefix is {given!r}: it takes letters, digits and _, and no digit first"
+        )
+    return given
 
 
 def _truth(text: str) -> bool:

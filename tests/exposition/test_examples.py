@@ -15,7 +15,8 @@ from headrace import Headrace
 from headrace.cli import main as program
 from headrace.cli.processes.worker import worker
 from headrace.core.workers import Scaled, SupervisorRecord
-from headrace.exposition import families, store_families
+from headrace.exposition import store_families
+from headrace.metrics import families
 from headrace.metrics.totals import Presence, TotalsSnapshot
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -41,7 +42,7 @@ async def names() -> set[str]:
         *store_families.capacity_families(view),
     ]
     suffixes = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
-    return {f"{family.name}{end}" for family in found for end in suffixes[family.type]}
+    return {f"headrace_{each.name}{end}" for each in found for end in suffixes[each.kind]}
 
 
 def mentioned(text: str) -> set[str]:

@@ -47,7 +47,8 @@ ROOMS: dict[str, set[str]] = {
     "worker": CONTRACT | {"audit", "client", "middleware", "metrics"},
     "admin": CONTRACT | {"client"},
     "settings": BASE | {"store.url"},
-    "app": CONTRACT | {"admin", "audit", "client", "middleware", "settings", "store.url", "worker"},
+    "app": CONTRACT
+    | {"admin", "audit", "client", "metrics", "middleware", "settings", "store.url", "worker"},
     "exposition": BASE | {"admin", "client", "metrics"},
     "exposition.tracing": BASE | {"audit", "client", "middleware"},
     "web": BASE | {"app", "client", "admin", "exposition"},

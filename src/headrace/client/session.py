@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from headrace.client.send.sender import Sender
 from headrace.client.waiter import Waiter
+from headrace.core.sends import Sends
 from headrace.core.task.queue_settings import QueueSettings
 from headrace.store.contract import Store
 
@@ -20,6 +21,7 @@ class ClientSession:
         self,
         store: Store,
         queues: Mapping[str, QueueSettings] | None = None,
+        sends: Sends | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.store = store
@@ -27,7 +29,7 @@ class ClientSession:
         self.closed = False
         self.entered = 0
         """How many `async with app` of this loop are open."""
-        self.sender = Sender(store, queues)
+        self.sender = Sender(store, queues, sends)
         self.waiter = Waiter(store)
         self.joining: dict[str, asyncio.Task[None]] = {}
         """Topics whose groups are about to join."""

@@ -60,7 +60,9 @@ def worker_endpoints(app: MonitoredApp, totals: Totals) -> Endpoints:
 
     def metrics(headers: Mapping[str, str]) -> HttpResponse:
         state = app.portal.run(reader.read(app.admin))
-        return prometheus.worker_metrics(totals.snapshot(), state, None, headers)
+        return prometheus.worker_metrics(
+            totals.snapshot(), state, None, headers, app.metrics_prefix
+        )
 
     return Endpoints(
         app,
@@ -78,7 +80,8 @@ def supervisor_endpoints(
 
     def metrics(headers: Mapping[str, str]) -> HttpResponse:
         state = app.portal.run(reader.read(app.admin))
-        return prometheus.worker_metrics(totals.snapshot(), state, processes.scaled, headers)
+        counts, prefix = totals.snapshot(), app.metrics_prefix
+        return prometheus.worker_metrics(counts, state, processes.scaled, headers, prefix)
 
     def readiness(error: str) -> list[str]:
         return health.supervisor_readiness_problems(processes.ages, totals.living(), error)

@@ -16,6 +16,7 @@ from headrace.metrics.totals import Presence, TotalsSnapshot
 if TYPE_CHECKING:
     from headrace.admin import Admin
     from headrace.client.portal import Portal
+    from headrace.core.sends import Sends
 
 _TIMEOUT = 3.0
 _MAX_AGE = 1.0
@@ -101,6 +102,10 @@ class MonitoredApp(Protocol):
     def admin(self) -> Admin: ...
     @property
     def portal(self) -> Portal: ...
+    @property
+    def metrics_prefix(self) -> str: ...
+    @property
+    def sends(self) -> Sends: ...
 
 
 class StoreProbe:

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from headrace.errors import ConfigError
 from headrace.exposition.server import HttpResponse
+from headrace.exposition.store_families import (
+    StoreReader,
+    StoreState,
+    capacity_families,
+    store_families,
+)
+from headrace.metrics import families
+from headrace.metrics.family import Distribution, Family, le
 from headrace.metrics.totals import TotalsSnapshot
 
 try:
     from prometheus_client import CollectorRegistry
+    from prometheus_client.core import (
+        CounterMetricFamily,
+        GaugeMetricFamily,
+        HistogramMetricFamily,
+    )
     from prometheus_client.exposition import choose_encoder, gzip_accepted
     from prometheus_client.registry import Collector
-
-    from headrace.exposition import families
-    from headrace.exposition.store_families import (
-        StoreReader,
-        StoreState,
-        capacity_families,
-        store_families,
-    )
 except ModuleNotFoundError as error:
     if error.name != "prometheus_client":
         raise
@@ -43,11 +49,12 @@ def worker_metrics(
     state: StoreState | None,
     processes: Scaled | None,
     headers: Mapping[str, str],
+    prefix: str,
 ) -> HttpResponse:
     """The counts of a worker and the state of its store; with `processes`, of a supervisor."""
     own = families.worker_families(snapshot)
     parent = () if processes is None else families.supervisor_families(processes)
-    return _page(chain(own, parent, store_families(state)), headers)
+    return _page(chain(own, parent, store_families(state)), headers, prefix)
 
 
 async def fleet_metrics(
@@ -62,23 +69,51 @@ async def fleet_metrics(
     reader = _readers.setdefault(app, StoreReader())
     state = await reader.read(app.admin, fleet=True)
     fleet = families.fleet_families(reader.fleet.counts)
-    return _page(chain(fleet, capacity_families(state), store_families(state)), headers or {})
+    found = chain(fleet, capacity_families(state), store_families(state))
+    return _page(found, headers or {}, app.metrics_prefix)
 
 
-class _Collected(Collector):
-    """Metrics that were collected already."""
-
-    def __init__(self, metrics: Iterable[Metric]) -> None:
-        self._metrics = metrics
-
-    def collect(self) -> Iterable[Metric]:
-        return self._metrics
+def send_collector(app: MonitoredApp) -> Collector:
+    """What this process sends from now on, for a registry of prometheus-client's, such as that of
+    a web application: `REGISTRY.register(send_collector(app))`."""
+    app.sends.on = True
+    return FamilyCollector(lambda: families.send_families(app.sends.counts), app.metrics_prefix)
 
 
-def _page(metrics: Iterator[Metric], headers: Mapping[str, str]) -> HttpResponse:
+class FamilyCollector(Collector):
+    """Families, as a registry of prometheus-client takes them."""
+
+    def __init__(self, collect: Callable[[], Iterable[Family]], prefix: str) -> None:
+        self._collect = collect
+        self._prefix = prefix
+
+    def collect(self) -> Iterator[Metric]:
+        return (_metric(family, self._prefix) for family in self._collect())
+
+
+def _metric(family: Family, prefix: str) -> Metric:
+    metric: Any = _TYPES[family.kind](f"{prefix}_{family.name}", family.text, labels=family.labels)
+    for labels, value in family.values:
+        if isinstance(value, Distribution):
+            buckets = [(le(most), count) for most, count in value.buckets]
+            metric.add_metric(labels, buckets, value.total)
+        else:
+            metric.add_metric(labels, value)
+    found: Metric = metric
+    return found
+
+
+_TYPES: dict[str, Any] = {
+    "counter": CounterMetricFamily,
+    "gauge": GaugeMetricFamily,
+    "histogram": HistogramMetricFamily,
+}
+
+
+def _page(found: Iterable[Family], headers: Mapping[str, str], prefix: str) -> HttpResponse:
     # Not the global registry, which is the user's.
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collected(list(metrics)))
+    registry.register(FamilyCollector(partial(list, found), prefix))
     encode: Callable[[Collector], bytes]
     encode, content_type = choose_encoder(headers.get("accept", ""))
     body = encode(registry)

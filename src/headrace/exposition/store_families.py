@@ -1,5 +1,4 @@
-"""The state and the counters of the whole store as families of Prometheus metrics; read at a
-scrape, and cached."""
+"""The state and the counters of the whole store as metrics; read at a scrape, and cached."""
 
 from __future__ import annotations
 
@@ -11,11 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.metrics_core import Metric
-
 from headrace.core.job.tally import RUN, RUN_US, WAIT, WAIT_US
 from headrace.exposition.health import error_within
+from headrace.metrics.family import Family
 from headrace.metrics.totals import ByTask
 
 if TYPE_CHECKING:
@@ -138,63 +135,62 @@ async def _read(admin: Admin) -> StoreState:
     )
 
 
-def store_families(state: StoreState | None) -> Iterator[Metric]:
+def store_families(state: StoreState | None) -> Iterator[Family]:
     """The state of a store: the same from every process that serves it."""
-    up = GaugeMetricFamily("headrace_store_up", "Whether the store answers.")
-    up.add_metric((), state is not None)
+    up = Family("gauge", "store_up", "Whether the store answers.")
+    up.add((), state is not None)
     yield up
     if state is None:
         return
     yield from _queues(state)
     yield from _topics(state)
-    workers = GaugeMetricFamily("headrace_workers", "Workers that are running.")
-    workers.add_metric((), len(state.workers))
+    workers = Family("gauge", "workers", "Workers that are running.")
+    workers.add((), len(state.workers))
     yield workers
-    processes = GaugeMetricFamily(
-        "headrace_supervisor_processes",
+    processes = Family(
+        "gauge",
+        "supervisor_processes",
         "Worker processes of each parent that scales them.",
         labels=("host", "pid"),
     )
     for each in state.supervisors:
-        processes.add_metric((each.host, str(each.pid)), each.processes.count)
+        processes.add((each.host, str(each.pid)), each.processes.count)
     yield processes
 
 
-def capacity_families(state: StoreState | None) -> Iterator[Metric]:
+def capacity_families(state: StoreState | None) -> Iterator[Family]:
     """The jobs that all workers of a store hold, and can hold."""
     workers = [] if state is None else state.workers
-    running = GaugeMetricFamily("headrace_fleet_jobs_running", "Jobs that all workers hold.")
-    running.add_metric((), sum(worker.running for worker in workers))
-    slots = GaugeMetricFamily("headrace_fleet_slots", "Jobs that all workers can hold at once.")
-    slots.add_metric((), sum(worker.concurrency for worker in workers))
+    running = Family("gauge", "fleet_jobs_running", "Jobs that all workers hold.")
+    running.add((), sum(worker.running for worker in workers))
+    slots = Family("gauge", "fleet_slots", "Jobs that all workers can hold at once.")
+    slots.add((), sum(worker.concurrency for worker in workers))
     yield from (running, slots)
 
 
-def _queues(state: StoreState) -> Iterator[Metric]:
-    jobs = GaugeMetricFamily(
-        "headrace_queue_jobs", "Jobs of a queue, by state.", labels=("queue", "state")
-    )
-    oldest = _by_queue("headrace_queue_oldest_age_seconds", "How long the oldest job has waited.")
-    paused = _by_queue("headrace_queue_paused", "Whether the queue is paused.")
-    read_by = _by_queue("headrace_queue_workers", "Workers that read the queue.")
+def _queues(state: StoreState) -> Iterator[Family]:
+    jobs = Family("gauge", "queue_jobs", "Jobs of a queue, by state.", labels=("queue", "state"))
+    oldest = _by_queue("queue_oldest_age_seconds", "How long the oldest job has waited.")
+    paused = _by_queue("queue_paused", "Whether the queue is paused.")
+    read_by = _by_queue("queue_workers", "Workers that read the queue.")
     readers = Counter(queue for worker in state.workers for queue in worker.queues)
     for queue in state.queues:
         for job_state in _STATES:
-            jobs.add_metric((queue.name, job_state), getattr(queue, job_state))
-        oldest.add_metric((queue.name,), queue.age or 0.0)
-        paused.add_metric((queue.name,), queue.paused)
-        read_by.add_metric((queue.name,), readers[queue.name])
+            jobs.add((queue.name, job_state), getattr(queue, job_state))
+        oldest.add((queue.name,), queue.age or 0.0)
+        paused.add((queue.name,), queue.paused)
+        read_by.add((queue.name,), readers[queue.name])
     yield from (jobs, oldest, paused, read_by)
 
 
-def _by_queue(name: str, text: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(name, text, labels=("queue",))
+def _by_queue(name: str, text: str) -> Family:
+    return Family("gauge", name, text, labels=("queue",))
 
 
-def _topics(state: StoreState) -> Iterator[Metric]:
-    events = GaugeMetricFamily("headrace_topic_events", "Events in a log.", labels=("topic",))
+def _topics(state: StoreState) -> Iterator[Family]:
+    events = Family("gauge", "topic_events", "Events in a log.", labels=("topic",))
     for topic in state.topics:
-        events.add_metric((topic.name,), topic.length)
+        events.add((topic.name,), topic.length)
     yield events
     groups = [(topic.name, group) for topic in state.topics for group in topic.groups]
     yield _by_group("lag", "Events that a group has neither handled nor given up.", groups, "lag")
@@ -210,19 +206,20 @@ def _topics(state: StoreState) -> Iterator[Metric]:
     yield _by_group(
         "stopped_age_seconds", "Time since the first key was stopped.", groups, "stopped_age"
     )
-    jobs = GaugeMetricFamily(
-        "headrace_topic_group_events",
+    jobs = Family(
+        "gauge",
+        "topic_group_events",
         "Events that a group holds, by state.",
         labels=("topic", "group", "state"),
     )
     for name, group in groups:
         for job_state in _STATES:
-            jobs.add_metric((name, group.name, job_state), getattr(group, job_state))
+            jobs.add((name, group.name, job_state), getattr(group, job_state))
     yield jobs
 
 
-def _by_group(name: str, text: str, groups: list[tuple[str, GroupInfo]], field: str) -> Metric:
-    family = GaugeMetricFamily(f"headrace_topic_group_{name}", text, labels=("topic", "group"))
+def _by_group(name: str, text: str, groups: list[tuple[str, GroupInfo]], field: str) -> Family:
+    family = Family("gauge", f"topic_group_{name}", text, labels=("topic", "group"))
     for topic, group in groups:
-        family.add_metric((topic, group.name), getattr(group, field) or 0)
+        family.add((topic, group.name), getattr(group, field) or 0)
     return family

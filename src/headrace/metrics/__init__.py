@@ -1,1 +1,1 @@
-"""Count what a worker process does: totals, its health now, and the files that share them."""
+"""Count what a process does: totals, its health now, the files that share them, and sinks."""

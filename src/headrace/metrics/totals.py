@@ -6,11 +6,12 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from headrace.core.job.tally import Tally
+from headrace.core.sends import Sends
 from headrace.core.workers import Scaled
 from headrace.errors import StoreError
 
@@ -53,6 +54,28 @@ class TotalsSnapshot(msgspec.Struct, frozen=True):
     store_errors: dict[str, int] = {}
     """By scope."""
     presence: Presence = Presence()
+    failures: dict[str, int] = {}
+    """Failed attempts and dead jobs, by an encoded `Failure`."""
+    batches: dict[str, dict[str, int]] = {}
+    """By batch task, and by how many jobs or events it was called with."""
+    sends: dict[str, dict[str, int]] = {}
+    """By queue or log, under the names of `core/sends.py`."""
+
+
+class Failure(NamedTuple):
+    """A kind of failure."""
+
+    queue: str
+    task: str
+    reason: str
+    """Why the job is dead; empty if it is tried again."""
+    error: str
+    """The type of the error."""
+
+
+# Types of errors may be made at run time; those beyond this number count as one.
+_MOST_FAILURES = 1000
+OTHER = "other"
 
 
 class Totals:
@@ -62,7 +85,11 @@ class Totals:
     thread can interrupt.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, sends: Sends | None = None) -> None:
+        self._sends = sends or Sends()
+        self._sends.on = True
+        self._failures: Counter[Failure] = Counter()
+        self._batches: dict[str, Counter[str]] = {}
         self._counts: dict[str, dict[tuple[str, str], int]] = {}
         self._redeliveries: Counter[str] = Counter()
         self._store_errors: Counter[str] = Counter()
@@ -80,6 +107,18 @@ class Totals:
     def count_redeliveries(self, queue: str, count: int) -> None:
         """Count jobs that were delivered again because their last holder did not settle them."""
         self._redeliveries[queue] += count
+
+    def count_failure(self, queue: str, task: str, reason: str, error: str) -> None:
+        """Count an attempt that failed, or a dead job."""
+        failure = Failure(queue, task, reason, error)
+        if failure not in self._failures and len(self._failures) >= _MOST_FAILURES:
+            failure = Failure(queue, task, reason, OTHER)
+        self._failures[failure] += 1
+
+    def count_batch(self, task: str, size: int) -> None:
+        """Count one call of a batch task."""
+        mine = self._batches.setdefault(task, Counter())
+        mine[str(size)] += 1
 
     def counting_errors(self, observe: ErrorHook | None) -> ErrorHook:
         """A hook that counts store errors, then calls `observe`."""
@@ -101,7 +140,22 @@ class Totals:
             dict(self._redeliveries),
             dict(self._store_errors),
             self.presence(),
+            {_encode(failure): count for failure, count in self._failures.copy().items()},
+            {task: dict(sizes) for task, sizes in self._batches.copy().items()},
+            self._sends.counts,
         )
+
+
+def failures_in(snapshot: TotalsSnapshot) -> dict[Failure, int]:
+    return {_decode(text): count for text, count in snapshot.failures.items()}
+
+
+def _encode(failure: Failure) -> str:
+    return msgspec.json.encode(failure).decode()
+
+
+def _decode(text: str) -> Failure:
+    return msgspec.json.decode(text, type=Failure)
 
 
 def _by_task(counts: dict[tuple[str, str], int]) -> ByTask:
@@ -136,6 +190,9 @@ def merged(snapshots: Iterable[TotalsSnapshot]) -> TotalsSnapshot:
         redeliveries=_sum(each.redeliveries for each in all_of),
         store_errors=_sum(each.store_errors for each in all_of),
         presence=_presence([each.presence for each in all_of]),
+        failures=_sum(each.failures for each in all_of),
+        batches=_sum_each(each.batches for each in all_of),
+        sends=_sum_each(each.sends for each in all_of),
     )
 
 
@@ -163,6 +220,14 @@ def _both(one: Scaled, other: Scaled) -> Scaled:
         _sum([one.downs, other.downs]),
         one.replaced + other.replaced,
     )
+
+
+def _sum_each(all_of: Iterable[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
+    found: dict[str, Counter[str]] = {}
+    for each in all_of:
+        for name, counts in each.items():
+            found.setdefault(name, Counter()).update(counts)
+    return {name: dict(counts) for name, counts in found.items()}
 
 
 def _sum(counts: Iterable[dict[str, int]]) -> dict[str, int]:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.audit.audit import Audit
 from headrace.client.declarations import DeclaredApp
 from headrace.core.job.history_rules import HistoryRules
 from headrace.core.scaling.snapshot import ScalingStrategy
+from headrace.core.sends import Sends
 from headrace.middleware.wrapping import Middleware
+
+if TYPE_CHECKING:
+    from headrace.metrics.pusher import MetricsPusher
 
 
 class WorkerApp(DeclaredApp, Protocol):
@@ -36,6 +40,12 @@ class WorkerApp(DeclaredApp, Protocol):
 
     @property
     def lifespan_function(self) -> Callable[..., AsyncIterator[Any]] | None: ...
+
+    @property
+    def metrics_pushers(self) -> Sequence[MetricsPusher]: ...
+
+    @property
+    def sends(self) -> Sends: ...
 
     @property
     def scaling_strategy(self) -> ScalingStrategy | None: ...

@@ -74,7 +74,7 @@ class SharedServices:
         self.trails = [Trail(audit) for audit in app.audits]
         self.progress_writer = ProgressWriter(app.store, self.clock.now_ms)
         self.start_recorder = StartRecorder(self.clock.now_ms) if app.events else None
-        self.failures = FailureLog()
+        self.failures = FailureLog(None if totals is None else totals.count_failure)
         self.outage = StoreOutage()
         self.settings = RunSettings(
             settings.name,
@@ -88,6 +88,7 @@ class SharedServices:
             to_ms("unknown_task_after", app.unknown_task_after),
             UnknownLog(app.tasks, app.topics, app.last_resort),
             app.last_resort,
+            None if totals is None else totals.count_batch,
         )
         self.make_settler = settler_of(app)
         self.runners = Runners(

@@ -80,6 +80,7 @@ class Worker:
             return outcome
 
     async def _started(self, state: Any) -> WorkerRuntime:
+        self._count_for_sinks()
         runtime = WorkerRuntime(
             self.app,
             self.settings,
@@ -91,6 +92,14 @@ class Worker:
         )
         await runtime.start()
         return runtime
+
+    def _count_for_sinks(self) -> None:
+        pushers = self.app.metrics_pushers
+        if pushers and self.totals is None:
+            self.totals = Totals(self.app.sends)
+        for pusher in pushers:
+            if self.totals is not None:
+                pusher.include(self.totals)
 
     async def _ended(self, runtime: WorkerRuntime) -> WorkerOutcome:
         """Stop to the end, also if this is cancelled: what was taken is settled or handed back, and

@@ -93,7 +93,7 @@ def count_for_parent(worker: Worker) -> None:
     folder = pop_totals_dir()
     if folder is None:
         return
-    worker.totals = Totals()
+    worker.totals = Totals(worker.app.sends)
     writer = TotalsWriter(worker.totals, folder)
     writer.start()
     atexit.register(writer.close)
@@ -103,7 +103,7 @@ def serve_worker(app: Headrace, worker: Worker, place: Place) -> None:
     """Serve what a worker of this process counts, until the process ends."""
     from headrace.exposition.endpoints import worker_endpoints
 
-    worker.totals = Totals()
+    worker.totals = Totals(app.sends)
     endpoints = worker_endpoints(app, worker.totals)
     _serve(endpoints, place)
 

@@ -13,6 +13,7 @@ from headrace.core.bounds import Overflow
 from headrace.core.job import ids
 from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
+from headrace.core.sends import Sends
 from headrace.core.task.queue_settings import QueueSettings
 from headrace.errors import (
     EnqueueUnknown,
@@ -47,8 +48,14 @@ class Sender:
     """Appends and publishes for one event loop. A lone send goes out at once; those made while one
     is under way go together in the next."""
 
-    def __init__(self, store: Store, settings: Mapping[str, QueueSettings] | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: Mapping[str, QueueSettings] | None = None,
+        sends: Sends | None = None,
+    ) -> None:
         self._store = store
+        self._sends = sends or Sends()
         # The app may still declare queues: the same mapping, not a copy.
         self._settings = {} if settings is None else settings
         self._queues: dict[str, _QueueSender] = {}
@@ -75,10 +82,10 @@ class Sender:
     def _new_sender(self, queue: str) -> _QueueSender:
         settings = self._settings.get(queue)
         if settings is None or settings.max_length is None:
-            sender = _QueueSender(self._store, queue)
+            sender = _QueueSender(self._store, queue, self._sends)
         else:
             bound = QueueBound(settings.max_length, settings.overflow == "drop_oldest")
-            sender = _BoundedQueueSender(self._store, queue, bound, settings.overflow)
+            sender = _BoundedQueueSender(self._store, queue, self._sends, bound, settings.overflow)
         self._queues[queue] = sender
         return sender
 
@@ -95,17 +102,20 @@ class Sender:
         there already."""
         sender = self._logs.get(log)
         if sender is None:
-            sender = self._logs[log] = _LogSender(self._store, log, bound)
+            sender = self._logs[log] = _LogSender(self._store, log, self._sends, bound)
         return sender.send(events, custom_ids)
 
 
 class _QueueSender(Coalescer[JobId]):
     """Appends the jobs of one queue."""
 
-    def __init__(self, store: Store, queue: str, bound: QueueBound | None = None) -> None:
+    def __init__(
+        self, store: Store, queue: str, sends: Sends, bound: QueueBound | None = None
+    ) -> None:
         super().__init__()
         self._store = store
         self._queue = queue
+        self._sends = sends
         self._bound = bound
 
     def send_now(self, parcels: Sequence[Parcel], custom_ids: bool) -> Coroutine[Any, Any, Instead]:
@@ -113,7 +123,10 @@ class _QueueSender(Coalescer[JobId]):
         return self.send(parcels, custom_ids)
 
     def _put(self, parcels: Sequence[Parcel], custom_ids: bool) -> Awaitable[Instead]:
-        return (self._append if len(parcels) == 1 else self._append_all)(parcels, custom_ids)
+        put = (self._append if len(parcels) == 1 else self._append_all)(parcels, custom_ids)
+        if self._sends.on:
+            return self._sends.timed(self._queue, parcels, put, NO_ROOM.__eq__)
+        return put
 
     async def _append_all(self, parcels: Sequence[Parcel], custom_ids: bool) -> Instead:
         """In batches that are bounded both ways: many small jobs, or a few large ones."""
@@ -152,8 +165,10 @@ class _BoundedQueueSender(_QueueSender):
     """Appends the jobs of a queue that may be full: waits until there is room, or raises
     `QueueFull` with those that were not stored, as `overflow` says."""
 
-    def __init__(self, store: Store, queue: str, bound: QueueBound, overflow: Overflow) -> None:
-        super().__init__(store, queue, bound)
+    def __init__(
+        self, store: Store, queue: str, sends: Sends, bound: QueueBound, overflow: Overflow
+    ) -> None:
+        super().__init__(store, queue, sends, bound)
         self._most = bound.most
         self._overflow = overflow
 
@@ -184,13 +199,18 @@ class _BoundedQueueSender(_QueueSender):
 class _LogSender(Coalescer[HeadraceError]):
     """Publishes the events of one log."""
 
-    def __init__(self, store: Store, log: str, bound: Bound | None) -> None:
+    def __init__(self, store: Store, log: str, sends: Sends, bound: Bound | None) -> None:
         super().__init__()
         self._store = store
         self._log = log
+        self._sends = sends
         self._bound = bound
 
-    async def _put(self, events: Sequence[Parcel], custom_ids: bool) -> Missing:
+    def _put(self, events: Sequence[Parcel], custom_ids: bool) -> Awaitable[Missing]:
+        put = self._publish_all(events, custom_ids)
+        return self._sends.timed(self._log, events, put, bool) if self._sends.on else put
+
+    async def _publish_all(self, events: Sequence[Parcel], custom_ids: bool) -> Missing:
         """Batch after batch until one fails: no later event may be before it in the log."""
         done = 0
         refused: dict[int, HeadraceError] = {}

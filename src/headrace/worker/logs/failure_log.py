@@ -27,6 +27,10 @@ _LONGEST_ERROR = 300
 _UNREADABLE = Attempt(1, 0, 0, "", "", "its history cannot be read", "")
 
 
+CountFailure = Callable[[str, str, str, str], None]
+"""Called with the queue, the task, why the job is dead or "", and the type of the error."""
+
+
 class _Task(Protocol):
     @property
     def name(self) -> str: ...
@@ -73,7 +77,8 @@ class FailureLog:
     """One for a worker. A failure is logged when its outcome is written, so that what the log says
     of a job is what the store has. A run that succeeds never comes here."""
 
-    def __init__(self) -> None:
+    def __init__(self, count: CountFailure | None = None) -> None:
+        self._count = count
         self.noted: dict[LeasedDelivery, _Failed] = {}
         """Failures whose outcome is not written yet."""
         self.attempts = 0
@@ -120,6 +125,8 @@ class FailureLog:
             return
         self.attempts += run.has_begun
         kind = (reason, run.delivery.queue, _task_of(run), failed.error_type)
+        if self._count is not None:
+            self._count(kind[1], kind[2], reason, failed.error_type)
         self._log(kind, partial(_written, failed, outcome))
 
     def _log(self, kind: tuple[str, ...], make: _MakeLine) -> None:

@@ -67,6 +67,8 @@ class BatchRun(Run):
                 self._timeout = min(self._timeout, timeout)
         self.ends_at = started + self._timeout
         self.args = (items,)
+        if self.settings.count_batch is not None:
+            self.settings.count_batch(self.task.name, len(items))
 
     @property
     def timeout(self) -> float | None:

@@ -35,3 +35,5 @@ class RunSettings(msgspec.Struct, frozen=True):
     unknown: UnknownLog | None = None
     fallback: Fallback | None = None
     """Gets jobs of unknown tasks, when others had the time to take them."""
+    count_batch: Callable[[str, int], None] | None = None
+    """Called with a batch task's name and the size of a batch, if metrics are asked for."""
