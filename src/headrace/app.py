@@ -25,6 +25,7 @@ from headrace.client.send.flow_sender import send_flow
 from headrace.client.send.outgoing import Outgoing
 from headrace.client.session import ClientSession
 from headrace.client.task import Task
+from headrace.client.topic.new_declarations import NewDeclarations
 from headrace.client.topic.topic import Topic
 from headrace.core import bounds as limits
 from headrace.core.bounds import Overflow
@@ -130,6 +131,8 @@ class Headrace(Settings):
         self.queue_settings: dict[str, QueueSettings] = {}
         self._queues: set[str] = set()
         self._task_defaults: dict[str, Any] = {}
+        self.new_declarations = NewDeclarations()
+        """For running workers, which serve what is declared later too."""
         self.schedules: Schedules = Schedules(self)
         """Schedules at run time: make, list, change, pause and remove them."""
         self.lifespan_function: Callable[..., AsyncIterator[Any]] | None = None
@@ -217,6 +220,7 @@ class Headrace(Settings):
             raise ConfigError(f"topic {name!r} is declared twice: say all of it at one place")
         topic = Topic[Any](self, name, event, key, options)
         self.topics[name] = topic
+        self.new_declarations.changed()
         return topic
 
     def queue(

@@ -10,6 +10,7 @@ from headrace.client.context import CurrentRun
 from headrace.client.flow_job import FlowJob
 from headrace.client.job import Job
 from headrace.client.send.outgoing import Outgoing, OutgoingApp
+from headrace.client.topic.new_declarations import NewDeclarations
 from headrace.core.payload.packing import PayloadOptions
 from headrace.core.task.queue_settings import QueueSettings
 
@@ -24,6 +25,9 @@ class ClientApp(OutgoingApp, Protocol):
     def payloads(self) -> PayloadOptions:
         """The codec of tasks and topics that have none of their own, and so on."""
         ...
+
+    @property
+    def new_declarations(self) -> NewDeclarations: ...
 
     @property
     def outgoing(self) -> Outgoing:

@@ -14,20 +14,19 @@ from headrace.metrics.totals import Phase, Presence, Totals
 from headrace.worker.app import WorkerApp
 from headrace.worker.consume.consumer_loops import ConsumerLoops, wait_briefly
 from headrace.worker.consume.heartbeat import Heartbeat
+from headrace.worker.group_services import GroupServices
 from headrace.worker.logs.stop_log import StopLog
 from headrace.worker.service import QueuePoller, Service, ended
 from headrace.worker.settings import WorkerSettings
 from headrace.worker.shared_services import SharedServices
-from headrace.worker.upkeep.autoscaler import autoscaler_of
-from headrace.worker.upkeep.dead_handlers import DeadHandlerCaller
 from headrace.worker.upkeep.dead_jobs import DeadJobReporter, reporters_of
 from headrace.worker.upkeep.flow_relay import FlowRelay
 from headrace.worker.upkeep.janitor import Janitor
-from headrace.worker.upkeep.promoter import Promoter
 from headrace.worker.upkeep.registry import Registry
 from headrace.worker.upkeep.scheduler import Scheduler
 from headrace.worker.upkeep.stop_requests import StopRequests
-from headrace.worker.upkeep.trimmer import Trimmer, report_leftovers
+from headrace.worker.upkeep.subscription_watch import SubscriptionWatch
+from headrace.worker.upkeep.trimmer import report_leftovers
 from headrace.worker.worker_outcome import WorkerOutcome
 
 log = logging.getLogger("headrace.worker")
@@ -56,11 +55,12 @@ class WorkerRuntime:
         self._hurrying = hurrying
         self._shared = SharedServices(app, settings, state, totals)
         self.failures = self._shared.failures
-        self._dead_handlers = self._make_dead_handlers()
         self._dead_jobs = self._make_dead_jobs()
         job_died = self._job_died if self._dead_jobs else None
         self.loops = ConsumerLoops(settings, self._shared, self._died, hurrying, job_died)
         self._registry = self._make_registry()
+        self._groups = GroupServices(app, settings, self.loops, self._registry, self._add)
+        self._watch = SubscriptionWatch(app, settings, self._groups)
         self._heartbeat = Heartbeat(
             app.store,
             self._shared.clock,
@@ -77,24 +77,21 @@ class WorkerRuntime:
             settings.queues,
             on_deaths=self.failures.in_store.died,
         )
-        self._pollers = self._make_pollers()
+        grouped = self._groups.services
+        self._pollers = [each for each in grouped if isinstance(each, QueuePoller)]
+        if settings.upkeep:
+            self._pollers += [self._flow_relay, *self._dead_jobs]
         self._scheduler = Scheduler(app.store, app.schedules, settings.name)
-        self._autoscaler = autoscaler_of(
-            app.store,
-            settings,
-            self.loops,
-            self._registry.set_consumers,
-            app.scaling_strategy,
-        )
         self._stop_requests = StopRequests(app.store, settings.name, stop)
-        self._services: tuple[Service, ...] = (
+        self._services: list[Service] = [
             self._shared.progress_writer,
             *self._pollers,
             *([self._scheduler] if settings.schedules else []),
             *([Janitor(app.store, settings.queues)] if settings.upkeep else []),
             self._stop_requests,
-            *([self._autoscaler] if settings.subscriptions else []),
-        )
+            *(each for each in grouped if each not in self._pollers),
+            self._watch,
+        ]
         self._tasks: dict[Service, asyncio.Task[None]] = {}
         if totals is not None:
             self._heartbeat.observe = totals.counting_errors(None)
@@ -103,16 +100,6 @@ class WorkerRuntime:
     async def _record_starts(self) -> None:
         if self._shared.start_recorder is not None:
             await self._shared.start_recorder.step(lambda: self.loops.running)
-
-    def _make_dead_handlers(self) -> dict[str, DeadHandlerCaller]:
-        app, worker = self._app, self._settings.name
-        if not self._settings.upkeep:
-            return {}
-        return {
-            one.name: DeadHandlerCaller(app.store, one, one.dead_handler, worker, app.lease)
-            for one in self._settings.subscriptions
-            if one.dead_handler is not None
-        }
 
     def _make_dead_jobs(self) -> Sequence[DeadJobReporter]:
         if not self._settings.upkeep:
@@ -136,20 +123,6 @@ class WorkerRuntime:
             stopping=lambda: self._phase() == "stopping",
         )
 
-    def _make_pollers(self) -> tuple[QueuePoller, ...]:
-        app, settings = self._app, self._settings
-        if not settings.upkeep:
-            return ()
-        # The logs of all topics, also of those that it does not read.
-        logs = [name for topic in app.topics.values() for name in topic.logs]
-        return (
-            Promoter(self.loops.upkeep, [*settings.queues, *settings.group_queues, *logs]),
-            self._flow_relay,
-            *([Trimmer(app.store, app.topics.values())] if app.topics else []),
-            *self._dead_handlers.values(),
-            *self._dead_jobs,
-        )
-
     def _presence(self) -> Presence:
         """For metrics and probes; asked from any thread."""
         return Presence(
@@ -164,8 +137,7 @@ class WorkerRuntime:
         )
 
     def _died(self, subscription: Subscription[..., Any], queue: str) -> None:
-        if subscription.name in self._dead_handlers:
-            self._dead_handlers[subscription.name].poll_soon(queue)
+        self._groups.died(subscription, queue)
 
     def _job_died(self, queue: str) -> None:
         for reporter in self._dead_jobs:
@@ -199,13 +171,22 @@ class WorkerRuntime:
         self._heartbeat.start()
         for loop in self.loops:
             loop.start()
-        for service in self._services:
-            service.outage = self._shared.outage
-            if self._shared.noticed is not None:
-                service.observe = self._shared.noticed
-            self._tasks[service] = asyncio.create_task(
-                service.run(), name=f"headrace-{service.name}"
-            )
+        self._watch.listen()
+        for service in tuple(self._services):
+            self._run(service)
+
+    def _run(self, service: Service) -> None:
+        service.outage = self._shared.outage
+        if self._shared.noticed is not None:
+            service.observe = self._shared.noticed
+        self._tasks[service] = asyncio.create_task(service.run(), name=f"headrace-{service.name}")
+
+    def _add(self, service: Service) -> None:
+        """Run one that had nothing to do at the start."""
+        if isinstance(service, QueuePoller):
+            self._pollers.append(service)
+        self._services.append(service)
+        self._run(service)
 
     async def stop(self, drain: float) -> WorkerOutcome:
         """Take nothing new, let running jobs end, hand back the rest, write all outcomes, leave;
@@ -219,13 +200,18 @@ class WorkerRuntime:
             stop_log.close()
 
     async def _stop(self, ends_at: float) -> WorkerOutcome:
-        self._autoscaler.stop()
+        self._watch.close()
+        self._watch.stop()
+        self._groups.autoscaler.stop()
         crashes = await all_of(loop.drain(ends_at, self._hurrying) for loop in self.loops)
+        if (watching := self._tasks.pop(self._watch, None)) is not None:
+            # First: it may be starting others.
+            crashes += await all_of([ended(self._watch, watching, _END_GRACE)])
         for service, task in reversed(self._tasks.items()):
             crashes += await all_of([ended(service, task, _END_GRACE)])
         # Again, for a loop that was just being added. Those that were being removed end first.
         crashes += await all_of(loop.drain(ends_at, self._hurrying) for loop in self.loops)
-        await self._autoscaler.drained()
+        await self._groups.autoscaler.drained()
         crashes += await all_of(loop.close() for loop in self.loops)
         crashes += await all_of([self._leave()])
         return self._tally() + WorkerOutcome(crashes=crashes)
@@ -233,7 +219,7 @@ class WorkerRuntime:
     def _tally(self) -> WorkerOutcome:
         return self.loops.tally + WorkerOutcome(
             crashes=sum(service.crashes for service in self._services),
-            unhandled_events=sum(handler.failed for handler in self._dead_handlers.values()),
+            unhandled_events=sum(handler.failed for handler in self._groups.dead_handlers.values()),
         )
 
     async def _leave(self) -> None:

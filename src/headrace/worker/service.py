@@ -139,6 +139,16 @@ class QueuePoller(Service):
             if handle is not None:
                 self._handles.append(handle)
 
+    async def add(self, queue: str) -> None:
+        """Poll one more queue, once the service runs."""
+        if queue in self._next_at:
+            return
+        handle = await self.wake_on(queue, partial(self._notified, queue))
+        if handle is not None:
+            self._handles.append(handle)
+        self._next_at[queue] = self._not_before[queue] = 0.0
+        self.wake()
+
     async def close(self) -> None:
         handles, self._handles = self._handles, []
         for handle in handles:
@@ -188,8 +198,9 @@ class QueuePoller(Service):
         self._next_at[queue] = min(self._next_at[queue], self._monotonic() + rest)
 
     def _notified(self, queue: str, _: Sequence[JobId] | None) -> None:
-        self._next_at[queue] = min(self._next_at[queue], self._not_before[queue])
-        self.wake()
+        if queue in self._next_at:
+            self._next_at[queue] = min(self._next_at[queue], self._not_before[queue])
+            self.wake()
 
     def leave_outage(self) -> None:
         super().leave_outage()

@@ -32,6 +32,8 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     """Each ordinary queue with its weight, in the order given."""
     subscriptions: Subscriptions
     broadcasts: Subscriptions
+    serves_all: bool
+    """Whether it serves whatever its app declares, also later; else only what was named."""
     strict: bool
     concurrency: int
     threads: int
@@ -102,6 +104,7 @@ def worker_settings(
         weights=weights,
         subscriptions=subscriptions,
         broadcasts=tuple(one for topic in app.topics.values() for one in topic.broadcasts.values()),
+        serves_all=queues is None,
         strict=strict,
         concurrency=bounds.check_count("concurrency", concurrency),
         threads=bounds.check_count("threads", cpus * 4 if threads is None else threads),

@@ -213,6 +213,7 @@ def _registered(
             "handle the event in one function"
         )
     found[group] = subscription
+    subscription.topic.app.new_declarations.changed()
     return subscription
 
 

@@ -76,7 +76,8 @@ class ConsumerLoops:
             least, _ = settings.scale_of(subscription)
             for _ in range(least):
                 self._of_group(subscription)
-        self._loops += map(self._of_broadcast, settings.broadcasts)
+        for broadcast in settings.broadcasts:
+            self._of_broadcast(broadcast)
         return upkeep or self._consumer(settings.name, ())
 
     # All of them; from any thread
@@ -113,7 +114,13 @@ class ConsumerLoops:
 
     async def add(self, subscription: Subscription[..., Any]) -> ConsumerLoop:
         """Start one more consumer of a subscription; if that fails, nothing is left behind."""
-        loop = self._of_group(subscription)
+        return await self._started(self._of_group(subscription))
+
+    async def add_broadcast(self, subscription: Subscription[..., Any]) -> ConsumerLoop:
+        """Start the loop of a broadcast; if that fails, nothing is left behind."""
+        return await self._started(self._of_broadcast(subscription))
+
+    async def _started(self, loop: ConsumerLoop) -> ConsumerLoop:
         try:
             await loop.prepare()
         except BaseException:
@@ -196,7 +203,7 @@ class ConsumerLoops:
         tail = Tail(self._shared.app.store, self._settings.name, subscription.queues)
         # One at a time, unless the declaration allows more.
         slots = Slots(subscription.wants.max_in_flight or 1)
-        return ConsumerLoop(
+        loop = ConsumerLoop(
             subscription.name,
             self._shared,
             tail,
@@ -210,6 +217,8 @@ class ConsumerLoops:
             runner=subscription.declared.run_in,
             scope="broadcast",
         )
+        self._loops.append(loop)
+        return loop
 
 
 async def wait_briefly(*works: Awaitable[None]) -> None:

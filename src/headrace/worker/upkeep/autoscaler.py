@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
+from headrace.client.topic.subscription import Subscription
 from headrace.core.scaling.scaling import Scaling
 from headrace.core.scaling.snapshot import ScalingStrategy
 from headrace.core.workers import Scaled, WorkerRecord
@@ -44,21 +45,25 @@ class Autoscaler(Service):
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
-        self.consumers = consumers
+        self.consumers = list(consumers)
         self._store = store
         self._worker = worker
         self._report = report
         self._monotonic = monotonic
-        self._poll = min((c.scaler.scaling.poll for c in consumers), default=3600.0)
         self._troubles: dict[str, str] = {}
         self._draining: set[asyncio.Task[None]] = set()
 
     async def step(self) -> float:
-        for consumers in self.consumers:
+        for consumers in tuple(self.consumers):
             if self.stopping:
                 break
             await self._look_after(consumers)
-        return self._poll
+        return min((c.scaler.scaling.poll for c in self.consumers), default=3600.0)
+
+    def add(self, consumers: Consumers[Any]) -> None:
+        """Look after the consumers of one more subscription."""
+        self.consumers.append(consumers)
+        self.wake()
 
     async def drained(self) -> None:
         """Wait until all removed consumers have ended."""
@@ -149,18 +154,23 @@ def autoscaler_of(
     strategy: ScalingStrategy | None,
 ) -> Autoscaler:
     """The autoscaler of all subscriptions of a worker, scaled or not."""
-    now, consumers = time.monotonic(), []
-    for one in settings.subscriptions:
-        scaling = Scaling.of(*settings.scale_of(one), os.environ)
-        consumers.append(
-            Consumers(
-                workload_of(one, settings),
-                scaling,
-                OwnStrategy.of(strategy),
-                loops=partial(loops.of, one),
-                add=partial(loops.add, one),
-                remove=loops.remove,
-                now=now,
-            )
-        )
+    consumers = [consumers_of(one, settings, loops, strategy) for one in settings.subscriptions]
     return Autoscaler(store, settings.name, consumers, report)
+
+
+def consumers_of(
+    one: Subscription[..., Any],
+    settings: WorkerSettings,
+    loops: ConsumerLoops,
+    strategy: ScalingStrategy | None,
+) -> Consumers[Any]:
+    """The consumers of a subscription, as it wants them."""
+    return Consumers(
+        workload_of(one, settings),
+        Scaling.of(*settings.scale_of(one), os.environ),
+        OwnStrategy.of(strategy),
+        loops=partial(loops.of, one),
+        add=partial(loops.add, one),
+        remove=loops.remove,
+        now=time.monotonic(),
+    )

@@ -73,6 +73,11 @@ class Registry:
         # A new dict: another thread may just be writing the old one.
         self._consumers = {**self._consumers, subscription: consumers}
 
+    def add_queues(self, queues: Iterable[str]) -> None:
+        """Name more queues in the record, from the next beat on."""
+        known = {**self._record.queues, **dict.fromkeys(queues, 1)}
+        self._record = msgspec.structs.replace(self._record, queues=known)
+
     async def beat(self) -> None:
         """Write the record, with the runs of now; from any event loop."""
         now_ms = self._now_ms()

@@ -42,6 +42,12 @@ class Trimmer(QueuePoller):
         self._store = store
         self._gone: set[tuple[str, str]] = set()
 
+    async def add_topic(self, topic: Topic[Any]) -> None:
+        """Trim one more topic."""
+        for name in topic.logs:
+            self._topics[name] = topic
+            await self.add(name)
+
     async def poll(self, queue: str) -> float:
         topic = self._topics[queue]
         gone_after_ms = topic.options.gone_after_ms
