@@ -30,7 +30,8 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
 COMMAND = r"`headrace ([a-z]+)"
 LINK = r"\]\(([^)\s]+)\)"
 PATH = r"`([\w./-]+/(?:[\w-]+\.(?:py|lua|md))?)`"
-LANGUAGES = {"python", "text", "bash", "ini", "yaml", "mermaid"}
+# Lua and SQL are on the page of the wire format, and run by its tests.
+LANGUAGES = {"python", "text", "bash", "ini", "yaml", "mermaid", "lua", "sql"}
 END = "-- end of block --"
 # Far beyond what anything here takes on a slow machine.
 LONG = 120.0
