@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace import Headrace, JobNotFound, Retry, State, chain, group
+from headrace import Context, Headrace, JobNotFound, Retry, State, chain, group
 from headrace.admin import FlowInfo, FlowJobInfo
 from headrace.core.flow import graph
 from headrace.core.flow.flow import plan
@@ -222,3 +222,47 @@ def test_a_graph_that_makes_no_sense_is_none() -> None:
     assert decode_graph(encode((["q"], [(b"k", 0, 0, [1])]))) is None
     assert decode_graph(encode((["q"], [(b"k", 1, 0)]))) is None
     assert decode_graph(encode((["q"], [(b"k", 0, -1)]))) is not None
+
+
+async def test_jobs_that_are_added_while_a_flow_runs_are_part_of_it(app: Headrace) -> None:
+    go = asyncio.Event()
+
+    @app.task(name="page", queue="pages", result_ttl=0)
+    async def page(number: int) -> int:
+        await go.wait()
+        return number
+
+    @app.task(name="listing")
+    async def listing(ctx: Context) -> int:
+        for number in (1, 2):
+            await ctx.flow.add(page.call(number))
+        return 0
+
+    @app.task(name="total")
+    async def total(numbers: list[int]) -> int:
+        return sum(numbers)
+
+    sent = await app.enqueue(group([listing.call()]).then(total.call()))
+    async with app.worker():
+        flow = await until(app, sent.id, lambda flow: len(flow.jobs) == 4)
+        assert flow.complete
+        assert states_by_task(flow)["total"] == [State.BLOCKED]
+        assert [job.task for job in flow.parents_of(sent.id)] == ["listing", "page", "page"]
+        added = flow.parents_of(sent.id)[-1]
+        assert (added.queue, added.children) == ("pages", (sent.id,))
+        assert {job.id for job in (await app.admin.flow(added.id)).jobs} == {
+            job.id for job in flow.jobs
+        }
+        assert f"job {added.id} of task 'page'" in await app.admin.why(sent.id)
+        go.set()
+        assert await sent.result(timeout=20) == 3
+    flow = await app.admin.flow(sent.id)
+    assert flow.complete
+    assert states_by_task(flow) == {
+        "page": [State.DONE] * 2,
+        "listing": [State.DONE],
+        "total": [State.DONE],
+    }
+    await app.admin.forget([job.id for job in flow.jobs if job.task == "page"])
+    flow = await app.admin.flow(sent.id)
+    assert (len(flow.jobs), flow.complete) == (2, False)

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from headrace.admin.bodies import opened, task_of
+from headrace.admin.jobs.added_jobs import with_added
 from headrace.core.clock import to_datetime
 from headrace.core.flow.graph import Graph, GraphJob, decode_graph
 from headrace.core.job import ids
@@ -71,9 +72,12 @@ async def flow_around(
     if envelope is None or not envelope.overrides.flow:
         return _alone(queue, job_id, seen, job_id, complete=envelope is not None)
     flow, graph = envelope.overrides.flow, decode_graph(envelope.overrides.graph)
+    whole = graph
     if job_id != flow:
         whole = await _graph_of(store, envelope.overrides.end_queue or queue, flow)
-        graph = whole if whole is not None and job_id in whole.job_ids else graph
+    if whole is not None:
+        whole = await with_added(store, whole, flow)
+        graph = whole if job_id in whole.job_ids else graph
     if graph is None:
         return _alone(queue, job_id, seen, flow, complete=False)
     jobs = await FlowSurvey(store, graph, times=times).jobs()

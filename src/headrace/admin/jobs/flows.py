@@ -16,8 +16,8 @@ class FlowAdmin(JobAdmin):
     async def flow(self, id: str, queue: str | None = None, *, times: bool = False) -> FlowInfo:
         """The flow that a job belongs to; the job alone if it is in none, or too little is kept.
         `JobNotFound` if there is no such job. With `times`, also when its jobs ran, if there are at
-        most a hundred: their bodies are read for that. A few calls to the store, and up to three
-        for each queue of the flow."""
+        most a hundred: their bodies are read for that. A few calls to the store, and up to four
+        for each queue of the flow; a few more if jobs were added while it ran."""
         name, key, seen = unfinished(await self._found(id, queue))
         return await flow_around(await self._store(), name, key, seen, times=times)
 

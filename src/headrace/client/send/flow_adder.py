@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from headrace.client.send.outgoing import Outgoing, OutgoingApp
 from headrace.client.send.tries import retry_while_unavailable
+from headrace.core.flow.graph import graph_of_added
 from headrace.core.job import ids
 from headrace.core.job.envelope import Overrides, decode_envelope
 from headrace.core.job.parcel import Child, FlowMembership
@@ -135,6 +136,7 @@ class FlowAdder:
     ) -> None:
         session = await self._app.session()
         now_ms = await self._app.outgoing.now_ms(session, [call])
-        membership = FlowMembership(job_id, flow, "", (), tuple(joins), end_queue)
+        graph = graph_of_added(job_id, call.queue, call.task, joins)
+        membership = FlowMembership(job_id, flow, "", (), tuple(joins), end_queue, graph)
         parcel = call.parcel(now_ms, membership)
         await session.sender.send(call.queue, [parcel], custom_ids=True)

@@ -14,6 +14,7 @@ import msgspec
 
 from headrace.core.flow.flow import Node
 from headrace.core.job.ids import JobId
+from headrace.core.job.parcel import Child
 from headrace.core.task.call import SentJob
 
 MOST = 200
@@ -77,6 +78,16 @@ def _is_sound(graph: Graph) -> bool:
         and all(0 <= parent < at for parent in spot.parents)
         for at, spot in enumerate(graph.jobs)
     )
+
+
+def graph_of_added(job_id: JobId, queue: str, task: str, joins: Sequence[Child]) -> bytes:
+    """What a job carries that is added while its flow runs: itself, and those that wait for it."""
+    numbers = {queue: 0}
+    jobs = [GraphJob(job_id, 0, numbers.setdefault(task, len(numbers)))]
+    for join in joins[:_NEAR]:
+        there = numbers.setdefault(join.queue, len(numbers))
+        jobs.append(GraphJob(join.job_id, there, _UNKNOWN, (0,)))
+    return _encode(Graph(tuple(numbers), tuple(jobs), complete=False))
 
 
 class GraphBuilder:

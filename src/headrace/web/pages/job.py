@@ -65,7 +65,7 @@ async def job(visit: Visit) -> HtmlPage:
 
 def _interval(visit: Visit, detail: JobDetail, flow: FlowInfo | None) -> float:
     calls = _CALLS if detail.state in (State.RUNNING, State.DONE) else _CALLS_WAITING
-    calls += 3 * len({each.queue for each in flow.jobs}) if flow is not None else 0
+    calls += 4 * len({each.queue for each in flow.jobs}) if flow is not None else 0
     if (source := group_source(detail.queue)) is not None:
         declared = visit.app.topics.get(source.topic)
         # Each of the questions asks for the group in all shards.
