@@ -60,6 +60,26 @@ async def test_a_mail_that_needed_three_attempts_shows_them(app: Headrace) -> No
     assert (detail.error, detail.attempt, detail.worker) == (None, 3, info.worker)
 
 
+async def test_a_dead_job_says_how_long_it_waited(app: Headrace) -> None:
+    @app.task(retry=Retry(1))
+    async def fail() -> None:
+        raise ValueError
+
+    job = await fail.enqueue()
+    sent_ms = await app.store.time_ms()
+    await asyncio.sleep(0.1)
+    async with app.worker():
+        await becomes(app, job.id, State.DEAD)
+    info = await job.info()
+    assert info.started is not None
+    assert info.waited is not None
+    # Since it was sent, not since some worker came.
+    since_sent = info.started.timestamp() - sent_ms / 1000
+    assert info.waited >= since_sent - 0.002
+    assert since_sent > 0
+    assert (await app.admin.job(job.id)).waited == info.waited
+
+
 async def test_done_and_cancelled_jobs_are_listed_with_the_filters_of_others(
     app: Headrace,
 ) -> None:

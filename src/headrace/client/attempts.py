@@ -120,7 +120,8 @@ class RunTimes:
         if last is None or not (last.error_type or last.ended_ms > last.started_ms):
             return cls(ended)
         took = max(0, last.ended_ms - last.started_ms) / 1000
-        return cls(ended, None, took, to_datetime(last.started_ms), last.worker or None)
+        waited = max(0, last.started_ms - last.ready_ms) / 1000 if last.ready_ms else None
+        return cls(ended, waited, took, to_datetime(last.started_ms), last.worker or None)
 
 
 def attempts_of(snapshot: JobSnapshot) -> list[Attempt]:

@@ -59,6 +59,7 @@ class FailedRun(msgspec.Struct, frozen=True):
     worker: str
     retry: Retry
     result_ttl_ms: int
+    ready_ms: int = 0
 
 
 def decide_outcome(run: FailedRun, rng: random.Random | None = None) -> Outcome:
@@ -144,7 +145,8 @@ def _dead(run: FailedRun, reason: Reason) -> Dead:
 def _failed(run: FailedRun) -> History:
     """The history with this run as one more attempt."""
     number = len(run.history.attempts) + 1
-    attempt = Attempt(number, run.started_ms, run.ended_ms, run.worker, *describe(run.error))
+    said = describe(run.error)
+    attempt = Attempt(number, run.started_ms, run.ended_ms, run.worker, *said, run.ready_ms)
     moved = moved_on(run.history, run.delivered)
     return msgspec.structs.replace(moved, attempts=(*run.history.attempts, attempt))
 

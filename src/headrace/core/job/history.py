@@ -17,6 +17,8 @@ class Attempt(msgspec.Struct, array_like=True, frozen=True):
     error_type: str
     error_text: str
     traceback: str
+    ready_ms: int = 0
+    """When the job began to wait for this run; 0 if that is not known."""
 
 
 class History(msgspec.Struct, array_like=True, frozen=True):

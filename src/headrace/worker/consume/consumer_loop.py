@@ -114,6 +114,7 @@ class ConsumerLoop:
             self._policy,
             auditing=self._auditing,
             observe=self._observe,
+            ready_ms=self.consumer.ready_ms,
         )
 
     def _make_reader(self) -> QueueReader:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +54,7 @@ class Executor:
         *,
         auditing: Auditing | None = None,
         observe: Observe | None = None,
+        ready_ms: Callable[[LeasedDelivery], int] | None = None,
     ) -> None:
         self._settings = settings
         self._policy = policy
@@ -61,7 +62,7 @@ class Executor:
         self._runners = runners
         self._count_start = partial(admitter.count_start, refuse=self._refuse)
         self._intake = Intake(tasks, settings, unpack_all=runners.wrapped)
-        self._outcomes = Outcomes(settings, observe, kept=policy.kept)
+        self._outcomes = Outcomes(settings, observe, kept=policy.kept, ready_ms=ready_ms)
         if auditing is not None:
             auditing.attach(self._outcomes.of_error)
         self._forks = forks()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.client.fallback import Fallback
 from headrace.client.topic.subscription import Subscription
 from headrace.core import codec
 from headrace.core.bounds import RESULT_TTL
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.failure import (
     FailedRun,
     GateClosed,
@@ -46,9 +47,15 @@ class Outcomes:
     Unless they are `kept`, what this worker does not know cannot wait for another."""
 
     def __init__(
-        self, settings: RunSettings, observe: Observe | None = None, *, kept: bool = True
+        self,
+        settings: RunSettings,
+        observe: Observe | None = None,
+        *,
+        kept: bool = True,
+        ready_ms: Callable[[LeasedDelivery], int] | None = None,
     ) -> None:
         self._settings = settings
+        self._ready_ms = ready_ms
         self._kept = kept
         self._worker = settings.worker
         self._max_payload = settings.max_payload
@@ -160,6 +167,7 @@ class Outcomes:
                 worker=self._worker,
                 retry=retry,
                 result_ttl_ms=int(ttl * 1000),
+                ready_ms=self._ready_ms(run.delivery) if self._ready_ms else 0,
             )
         )
         if self._failures is not None and not isinstance(error, (Defer, GateClosed)):
