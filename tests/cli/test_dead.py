@@ -18,6 +18,7 @@ from headrace import Headrace
 from headrace.admin import QueueInfo
 from headrace.cli import main
 from headrace.cli.filters import parse_since
+from headrace.core.display import local_text, utc_text
 from tests.admin.burying import bury, envelope, one_attempt
 from tests.cli.programs import LONG
 
@@ -151,7 +152,7 @@ def test_show_says_everything(dead: Graveyard) -> None:
     for line in ("id         mail-1", "arguments  ['ann']", f"size       {size} bytes"):
         assert line in lines
     (attempt,) = (line for line in lines if line.startswith("attempt 1: "))
-    assert attempt.endswith(", 2.500 s, on worker-1")
+    assert attempt.endswith(", 2.5 s, on worker-1")
     assert lines[-4:] == ["  ValueError: \\x1b[2J wiped", "  second line", "", "  trace"]
 
 
@@ -282,6 +283,8 @@ def test_since() -> None:
     assert parse_since("90s") == timedelta(seconds=90)
     assert parse_since("2d") == timedelta(days=2)
     assert parse_since("2026-01-02T03:04:05Z") == datetime.fromisoformat("2026-01-02T03:04:05Z")
+    printed = datetime.fromisoformat("2026-01-02T03:04:05Z")
+    assert parse_since(utc_text(printed)) == parse_since(local_text(printed)) == printed
     local = parse_since("2026-01-02")
     assert isinstance(local, datetime)
     assert (local.tzinfo is not None, local.hour) == (True, 0)

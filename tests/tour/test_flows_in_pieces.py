@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from headrace import (
+    ConfigError,
     FlowCounts,
     FlowJob,
     Headrace,
@@ -70,7 +71,27 @@ async def test_what_waited_for_a_purged_job_has_failed(app: Headrace, broken: Pr
         assert await app.admin.why(flow.id) == (
             f"It is dead (parent_failed): it waited for job {purged}, which failed and is not kept."
         )
-        assert await app.admin.replay(flow.id) == 0
+        with pytest.raises(ConfigError, match=f"it waited for job {purged} of queue 'default'"):
+            await app.admin.replay(flow.id)
+
+
+async def test_replaying_what_waited_for_a_purged_job_says_why_it_cannot(
+    app: Headrace, broken: Press
+) -> None:
+    flow = await app.enqueue(chain(broken.press.call(1), broken.near.call(), broken.far.call()))
+    first, second, last = flow.jobs
+    async with app.worker():
+        with pytest.raises(JobFailed):
+            await flow.result(timeout=20)
+        assert await app.admin.purge(first.id) == 1
+        for job in (second, last):
+            with pytest.raises(ConfigError) as refused:
+                await app.admin.replay(job.id)
+            assert str(refused.value).startswith(
+                f"job {job.id} cannot run again: it waited for job {first.id} of queue 'default', "
+            )
+            assert await job.status() is State.DEAD
+        assert await app.admin.replay(task="near") == 0, "what is chosen may be none"
 
 
 async def test_waiting_for_a_replay_on_its_way_ends_in_time(app: Headrace, broken: Press) -> None:

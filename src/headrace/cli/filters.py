@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -95,7 +96,17 @@ def parse_since(text: str) -> datetime | timedelta:
     `ValueError` for what is neither."""
     if ago := _AGO.fullmatch(text):
         return timedelta(**{_UNITS[ago[2]]: int(ago[1])})
-    return datetime.fromisoformat(text).astimezone()
+    return read_time(text)
+
+
+def read_time(text: str) -> datetime:
+    """An ISO date or time, local unless it has a zone, or a time as these commands print it;
+    `ValueError` for what is neither."""
+    plain, _, zone = text.rpartition(" ")
+    if zone == "UTC":
+        return datetime.fromisoformat(f"{plain}+00:00").astimezone()
+    moment = datetime.fromisoformat(plain if zone in time.tzname else text)
+    return moment.astimezone()
 
 
 def parse_edits(

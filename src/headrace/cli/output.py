@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from headrace.core.display import harmless as harmless
+from headrace.core.display import length_text, local_text
 
 if TYPE_CHECKING:
     from headrace.client.attempts import AttemptInfo, ReplayInfo
@@ -106,7 +107,7 @@ def json_document(value: Any) -> None:
 
 def moment(time: datetime) -> str:
     """A time in the local time zone."""
-    return time.astimezone().isoformat(sep=" ", timespec="seconds")
+    return local_text(time)
 
 
 def shortened(text: str) -> str:
@@ -129,7 +130,7 @@ def show_attempt(attempt: AttemptInfo) -> None:
     """Print when and where a run was, and its error."""
     took = (attempt.ended - attempt.started).total_seconds()
     click.echo(
-        f"\nattempt {attempt.number}: {moment(attempt.started)}, {took:.3f} s, "
+        f"\nattempt {attempt.number}: {moment(attempt.started)}, {length_text(took)}, "
         f"on {harmless(attempt.worker)}"
     )
     for line in harmless_lines(attempt.error or "done"):

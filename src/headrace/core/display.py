@@ -41,6 +41,28 @@ def utc_text(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
+def local_text(moment: datetime) -> str:
+    """Date and time to the second in the local time zone, which it names."""
+    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S %Z}"
+
+
+def length_text(seconds: float) -> str:
+    """A length of time in its largest unit: `<1 ms`, `12 ms`, `1.2 s`, `34 s`; from a minute
+    on with the next one."""
+    if seconds < 0.001:
+        return "<1 ms"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s".replace(".0 s", " s") if seconds < 10 else f"{seconds:.0f} s"
+    whole = int(seconds)
+    at, (length, unit) = next(each for each in enumerate(_UNITS) if whole >= each[1][0])
+    count, rest = divmod(whole, length)
+    below, small = _UNITS[at + 1]
+    more = rest // below
+    return f"{count} {unit} {more} {small}" if more and count < 10 else f"{count} {unit}"
+
+
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 

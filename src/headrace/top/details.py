@@ -8,7 +8,7 @@ from datetime import datetime
 from rich.text import Text
 
 from headrace.admin import Admin, DeadInfo, GroupInfo, JobDetail, WorkerInfo
-from headrace.core.display import harmless
+from headrace.core.display import harmless, length_text, local_text
 from headrace.top.snapshot import QueueRow, TopSnapshot
 from headrace.top.tables import RunningTable, age, rate
 
@@ -106,7 +106,7 @@ def _with_attempts(text: Text, job: DeadInfo | JobDetail) -> Text:
     for attempt in reversed(job.attempts):
         took = (attempt.ended - attempt.started).total_seconds()
         text.append(f"\nattempt {attempt.number}", style="bold")
-        text.append(f", {took:.3f} s, on {harmless(attempt.worker)}\n")
+        text.append(f", {length_text(took)}, on {harmless(attempt.worker)}\n")
         text.append(f"{harmless(attempt.error)}\n", style="red")
         for line in attempt.traceback.rstrip().split("\n"):
             text.append(f"{harmless(line.expandtabs(4))}\n")
@@ -114,12 +114,12 @@ def _with_attempts(text: Text, job: DeadInfo | JobDetail) -> Text:
 
 
 def _seconds(length: float | None) -> str:
-    return "" if length is None else f"{length:.3f} s"
+    return "" if length is None else length_text(length)
 
 
 def _moment(time: datetime) -> str:
     """In the local time zone, which it names."""
-    return time.astimezone().isoformat(sep=" ", timespec="seconds")
+    return local_text(time)
 
 
 def _text(facts: Facts) -> Text:

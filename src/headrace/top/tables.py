@@ -10,7 +10,7 @@ from rich.text import Text
 from textual.widgets import DataTable
 
 from headrace.admin import DeadInfo, GroupInfo, JobSummary, WorkerInfo
-from headrace.core.display import harmless, plural
+from headrace.core.display import harmless, length_text, plural
 from headrace.top.snapshot import QueueRow, TopSnapshot
 
 _LONGEST = 300
@@ -213,7 +213,7 @@ class EndedTable(Table):
 
 
 def _ended_cells(job: JobSummary) -> Sequence[str | Text]:
-    took = "" if job.took is None else f"{job.took:.3f} s"
+    took = "" if job.took is None else length_text(job.took)
     return (
         f"{ago(job.ended)} ago" if job.ended else "",
         Text(took, justify="right"),

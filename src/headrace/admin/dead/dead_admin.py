@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Unpack
 
@@ -28,6 +28,7 @@ from headrace.core.job.state import State
 from headrace.core.queue_names import group_source
 from headrace.errors import ConfigError, JobNotFound
 from headrace.store.contract import DeadJob, JobSnapshot
+from headrace.store.flow_values import Cause
 
 if TYPE_CHECKING:
     from headrace.store.contract import Store
@@ -148,7 +149,8 @@ class DeadAdmin(AdminContext):
         dead (any more) is left alone, so asking twice replays once. Events of a group go oldest
         first, only in groups in which they are dead; an event named without a group, in all of
         those. Jobs of a flow that died with a replayed one wait again, with the results that they
-        have. For one of those, the job that failed first is replayed.
+        have. For one of those, the job that failed first is replayed; if that one was purged, they
+        can never run: where none of the jobs named by id can, that is a `ConfigError`.
 
         `edit` changes their arguments: new values by name, or a function from all arguments (plain
         values by name) to all arguments. If one of the jobs would not fit its task then, that is an
@@ -156,7 +158,11 @@ class DeadAdmin(AdminContext):
         store = await self._store()
         named = ids if ids is None or isinstance(ids, str) else list(ids)
         if edit is None:
-            return await self._apply(FlowReplay(store, self._actor).send, named, queue, conditions)
+            replay = FlowReplay(store, self._actor)
+            done = await self._apply(replay.send, named, queue, conditions)
+            if named is not None and not done:
+                _refuse_stuck(replay.stuck)
+            return done
         edited = EditedReplay(
             self._app, store, edit, self._redaction_of_records, self._edited, by=self._actor
         )
@@ -220,6 +226,15 @@ class DeadAdmin(AdminContext):
         names = await self._sources(queue)
         states = await (await self._store()).survey(names) if names else []
         return [name for name, now in zip(names, states, strict=True) if now.counts.dead]
+
+
+def _refuse_stuck(stuck: Mapping[JobId, Cause]) -> None:
+    for job_id, cause in stuck.items():
+        raise ConfigError(
+            f"job {id_codec.to_text(job_id)} cannot run again: it waited for job "
+            f"{id_codec.to_text(cause.job_id)} of queue {cause.queue!r}, which failed and was "
+            "purged since; send its flow again"
+        )
 
 
 async def _taken(verb: Verb, queue: str, job_ids: Sequence[JobId]) -> set[JobId]:

@@ -9,7 +9,7 @@ import click
 
 from headrace.cli.app_command import acted, json_option, split
 from headrace.cli.app_loader import app_options, chosen_app
-from headrace.cli.filters import parse_since
+from headrace.cli.filters import parse_since, read_time
 from headrace.cli.output import complain, show_result
 from headrace.cli.program import FAILED
 from headrace.core.display import plural
@@ -80,7 +80,7 @@ def _moment(text: str | None) -> datetime | None:
     if text is None:
         return None
     try:
-        return datetime.fromisoformat(text).astimezone()
+        return read_time(text)
     except ValueError:
         raise ConfigError(f"--at {text!r} is not an ISO time, such as 2030-01-31T09:00Z") from None
 

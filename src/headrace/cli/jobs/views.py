@@ -9,7 +9,7 @@ import click
 
 from headrace.admin.jobs.listing import ENDED
 from headrace.cli.output import harmless, moment, shortened, show_attempts, table
-from headrace.core.display import plural
+from headrace.core.display import length_text, plural
 from headrace.core.job.state import State
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ def _facts(job: JobDetail, parents: Sequence[FlowJobInfo]) -> list[tuple[str, st
         ("expires", _time(job.expires)),
         ("started", _time(job.started)),
         ("ended", _time(job.ended)),
-        ("waited", None if job.waited is None else f"{job.waited:.3f} s"),
-        ("took", None if job.took is None else f"{job.took:.3f} s"),
+        ("waited", None if job.waited is None else length_text(job.waited)),
+        ("took", None if job.took is None else length_text(job.took)),
         ("worker", job.worker),
         ("attempt", str(job.attempt) if job.attempt else None),
         ("progress", None if job.progress is None else _progress(job.progress)),
@@ -163,7 +163,7 @@ def _detail(job: JobSummary) -> str:
         key,
         job.due and f"due {moment(job.due)}",
         job.ended and job.state in ENDED and f"ended {moment(job.ended)}",
-        None if job.took is None else f"took {job.took:.3f} s",
+        None if job.took is None else f"took {length_text(job.took)}",
         job.worker and f"on {job.worker}",
         job.progress and job.state not in ENDED and _progress(job.progress),
         job.waits_for and f"waits for {job.waits_for}",

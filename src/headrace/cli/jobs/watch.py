@@ -16,7 +16,7 @@ from headrace.cli.app_command import admin_of, only, secrets_option, split
 from headrace.cli.app_loader import app_options, chosen_app
 from headrace.cli.filters import queue_option
 from headrace.cli.output import fitting, harmless, moment, show_attempt
-from headrace.core.display import span
+from headrace.core.display import length_text, span
 from headrace.core.job.state import State
 from headrace.core.queue_names import group_queue, group_source
 from headrace.errors import ConfigError, JobNotFound
@@ -127,7 +127,7 @@ def _json_line(event: JobEvent) -> str:
 def _line(event: JobEvent, width: int) -> str:
     if event.kind == "lost":
         return f"{moment(event.time)}  {event.queue}: some events are not kept any more"
-    took = f"{event.duration.total_seconds():.3f} s" if event.duration else ""
+    took = length_text(event.duration.total_seconds()) if event.duration else ""
     attempt = f"attempt {event.attempt}" if event.attempt else ""
     queue, detail = event.queue.ljust(width), event.detail
     if event.kind == "retry" and detail.isdigit():

@@ -22,6 +22,8 @@ class FlowReplay:
         self._by = by
         self.replayed: set[Cause] = set()
         """Jobs that had failed before others, and were replayed for them."""
+        self.stuck: dict[JobId, Cause] = {}
+        """Jobs that can never run, because the one that failed before them is not kept any more."""
 
     async def send(self, queue: str, job_ids: Sequence[JobId]) -> list[bool]:
         """For each job whether it was replayed, or a job that keeps it from running."""
@@ -37,10 +39,17 @@ class FlowReplay:
         while causes:
             await self._replay(causes.values())
             resumed |= {job_id for job_id, cause in causes.items() if cause in self.replayed}
+            for job_id, cause in causes.items():
+                if cause not in self.replayed and await self._is_forgotten(cause):
+                    self.stuck[job_id] = cause
             # Another may have failed too. In another queue the replay may not have arrived yet.
             before, causes = causes, await self._causes(queue, list(causes))
             causes = {job_id: cause for job_id, cause in causes.items() if cause != before[job_id]}
         return resumed
+
+    async def _is_forgotten(self, cause: Cause) -> bool:
+        (seen,) = await self._store.get(cause.queue, [cause.job_id])
+        return seen is None
 
     async def _causes(self, queue: str, job_ids: Sequence[JobId]) -> dict[JobId, Cause]:
         snapshots = await self._store.get(queue, job_ids, bodies=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from headrace.core.display import is_plain, utc_text
+from headrace.core.display import is_plain, length_text, utc_text
 from headrace.core.display import plural as plural
 
 # Line ends and tabs; and joiners, which emoji and some scripts need.
@@ -62,23 +62,7 @@ def seconds(value: float | None) -> str:
     """A length of time in the largest fitting unit."""
     if value is None:
         return NOTHING
-    if value < 0.001:
-        return "<1 ms"
-    if value < 1:
-        return f"{value * 1000:.0f} ms"
-    if value < 60:
-        return f"{value:.1f} s".replace(".0 s", " s") if value < 10 else f"{value:.0f} s"
-    return _long(int(value))
-
-
-def _long(whole: int) -> str:
-    for at, (length, unit) in enumerate(_UNITS):
-        if whole >= length:
-            count, rest = divmod(whole, length)
-            below, small = (*_UNITS, (1, "s"))[at + 1]
-            more = rest // below
-            return f"{count} {unit} {more} {small}" if more and count < 10 else f"{count} {unit}"
-    return f"{whole} s"
+    return length_text(value)
 
 
 def ago(value: datetime | None) -> str:
