@@ -95,6 +95,13 @@ def terminal(shop: Path) -> Iterator[Open]:
         one.close()
 
 
+def prints_to_nowhere(pid: int) -> bool:
+    try:
+        return all(os.readlink(f"/proc/{pid}/fd/{number}") == os.devnull for number in (1, 2))
+    except OSError:
+        return not is_alive(pid)
+
+
 @PROCESSES
 def test_a_closed_terminal_lets_running_jobs_end(
     terminal: Open, shop: Path, processes: str
@@ -105,6 +112,9 @@ def test_a_closed_terminal_lets_running_jobs_end(
     eventually("the job runs", (shop / "begun").exists)
     pids = offspring(screen.program)
     screen.close()
+    # A worker process hears of it from its parent; until then, what a job prints fails.
+    workers = pids if processes != "1" else [screen.program.process.pid]
+    eventually("they let go of the terminal", lambda: all(map(prints_to_nowhere, workers)))
     (shop / "begun-go").touch()
     assert screen.program.ended() == 0
     assert (shop / "begun-done").exists()
