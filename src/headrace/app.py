@@ -229,15 +229,17 @@ class Headrace(Settings):
         *,
         rate: str | None = None,
         burst: int | None = None,
+        concurrency: int | None = None,
         max_length: int | None = None,
         overflow: Overflow = "reject",
     ) -> None:
         """Declare a queue, which workers then read even if no task uses it. A `rate` holds for all
-        jobs of any task that are sent to it from then on. With `max_length`, it holds no more jobs
+        jobs of any task that are sent to it from then on. At most `concurrency` of its jobs run at
+        a time, on all workers of this program together. With `max_length`, it holds no more jobs
         that have not ended, running ones included: one that is too many is refused with
         `QueueFull`, or its sender waits ("block"), or the job that has waited longest is cancelled
         ("drop_oldest")."""
-        settings = QueueSettings.of(name, rate, burst, max_length, overflow)
+        settings = QueueSettings.of(name, rate, burst, max_length, overflow, concurrency)
         if settings.says_anything:
             if name in self.queue_settings:
                 raise ConfigError(f"queue {name!r} is declared twice: say all of it at one place")

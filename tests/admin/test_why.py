@@ -183,6 +183,28 @@ async def test_a_job_behind_others_of_its_key_and_of_its_task(app: Headrace) -> 
     assert ((await app.admin.job(jobs[3].id)).task_width) == 2
 
 
+async def test_a_job_of_a_queue_that_runs_as_many_as_it_may(app: Headrace) -> None:
+    app.queue("mail", concurrency=1)
+    running, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.task(queue="mail")
+    async def work() -> None:
+        running.set()
+        await go_on.wait()
+
+    first, second = await work.enqueue(), await work.enqueue()
+    async with app.worker():
+        await asyncio.wait_for(running.wait(), 10)
+        why = "It is waiting: queue 'mail' runs 1 job at a time."
+        assert await app.admin.why(second.id) == why
+        queue = await app.admin.queue("mail")
+        assert (queue.running, queue.waiting, queue.concurrency) == (1, 1, 1)
+        assert [each.concurrency for each in await app.admin.queues() if each.name == "mail"] == [1]
+        go_on.set()
+        await first.result(timeout=10)
+        await second.result(timeout=10)
+
+
 async def test_a_job_behind_its_key(app: Headrace) -> None:
     @app.task
     async def work() -> None: ...

@@ -67,6 +67,7 @@ def test_json_for_programs(url: str) -> None:
             "blocked": 0,
             "paused": False,
             "paused_tasks": [],
+            "concurrency": None,
         }
     ]
 

@@ -38,7 +38,7 @@ KEPT_TABLES = {
     "queues", "reclaims", "numbers", "results", "facts", "counters", "kv", "ticks", "starts",
     "accounts", "topics", "flow_parts", "history", "shelves", "sqlite_sequence", "sqlite_stat1",
 }  # fmt: skip
-QUEUES = ("default", "left", "right", "clock")
+QUEUES = ("default", "left", "right", "clock", "press")
 
 
 class Line(NamedTuple):
@@ -54,6 +54,7 @@ class Grinding:
     keys: int = 12
     per_key: int = 12
     limited: int = 25
+    pressed: int = 60
     flows: int = 12
     failing: int = 6
     workers: int = 3
@@ -105,8 +106,9 @@ def _copy(source: Headrace, target: Headrace) -> Headrace:
             "queue": declared.queue,
             "result_ttl": declared.result_ttl,
         }
-        if declared.concurrency:
-            options["concurrency"] = declared.concurrency
+        for limit in ("concurrency", "key_concurrency"):
+            if number := getattr(declared, limit):
+                options[limit] = number
         if declared.rate:
             options["rate"] = "10/s"
         target.task(**options)(task.function)
@@ -137,6 +139,7 @@ async def grind(crew: Crew, plan: Grinding) -> None:
     await _all_ended(mill)
     _order_was_kept(mill.lines, plan)
     _no_window_had_more(mill.lines, mill.module.LIMIT, plan)
+    _never_more_at_once(mill.lines, mill.module.PRESSED, mill.module.PRESSES, plan)
     _each_tick_made_one_job(mill.lines, mill.module.EVERY)
     for worker in crew.alive:
         await worker.works()
@@ -154,6 +157,13 @@ async def _send(mill: Mill, plan: Grinding) -> list[Any]:
     ]
     await mill.app.enqueue_many(calls)
     await mill.app.enqueue_many(tasks["limited"].call(n) for n in range(plan.limited))
+    pressed = [
+        tasks["pressed"].options(key=f"p-{n % 4}").call(f"p-{n % 4}", n)
+        for n in range(plan.pressed)
+    ]
+    stamped = [tasks["stamped"].call(n) for n in range(plan.pressed)]
+    pairs = zip(pressed, stamped, strict=True)
+    await mill.app.enqueue_many(call for pair in pairs for call in pair)
     return [await mill.app.enqueue(_flow(tasks, number)) for number in range(plan.flows)]
 
 
@@ -221,6 +231,27 @@ def _no_window_had_more(lines: Sequence[Line], most: int, plan: Grinding) -> Non
     for first, beyond in zip(starts, starts[most:], strict=False):
         # A second, less what may pass between the count in the store and the note of the function.
         assert beyond - first > 0.9, f"{most + 1} starts within {beyond - first:.3f} s"
+
+
+def _never_more_at_once(lines: Sequence[Line], of_task: int, of_queue: int, plan: Grinding) -> None:
+    """Of a key one, of the task and of the queue so many. A job whose worker was killed keeps its
+    places until it is taken over: it counts until it comes again."""
+    inside: set[tuple[str, int]] = set()
+    left: dict[str, list[int]] = defaultdict(list)
+    for line in sorted(lines, key=lambda line: line.at):
+        if line.what == "enter":
+            inside.add((line.name, line.number))
+            keys = [name for name, _ in inside if name != "stamped"]
+            assert len(keys) == len(set(keys)), f"{line}: {inside}"
+            assert len(keys) <= of_task, f"{line}: {inside}"
+            assert len(inside) <= of_queue, f"{line}: {inside}"
+        elif line.what == "leave":
+            inside.discard((line.name, line.number))
+            left[line.name].append(line.number)
+    assert sum(len(set(numbers)) for numbers in left.values()) == 2 * plan.pressed
+    for key, numbers in left.items():
+        in_order = list(dict.fromkeys(numbers))
+        assert key == "stamped" or in_order == sorted(in_order), f"{key}: {numbers}"
 
 
 def _each_tick_made_one_job(lines: Sequence[Line], every: float) -> None:

@@ -27,8 +27,10 @@ from headrace import Context, Headrace, Retry  # noqa: E402
 
 LIMIT = 10
 EVERY = 0.4
+PRESSED, PRESSES = 2, 3
 
 app = Headrace()
+app.queue("press", concurrency=PRESSES)
 _SOON = Retry(5, backoff=[0.05], jitter=False)
 
 
@@ -54,6 +56,20 @@ async def ordered(context: Context, key: str, number: int) -> None:
 @app.task(rate=f"{LIMIT}/s", result_ttl=0)
 async def limited(number: int) -> None:
     write("start", "limited", number)
+
+
+@app.task(queue="press", concurrency=PRESSED, key_concurrency=1, result_ttl=0)
+async def pressed(key: str, number: int) -> None:
+    write("enter", key, number)
+    await asyncio.sleep(0.01)
+    write("leave", key, number)
+
+
+@app.task(queue="press", result_ttl=0)
+async def stamped(number: int) -> None:
+    write("enter", "stamped", number)
+    await asyncio.sleep(0.01)
+    write("leave", "stamped", number)
 
 
 @app.task(queue="left")

@@ -41,9 +41,13 @@ class QueueInfo:
     """How many seconds ago that was."""
     last_died: datetime | None = None
     """When the latest of the dead jobs died."""
+    concurrency: int | None = None
+    """How many of its jobs run at a time, as the app declares it; None for any number."""
 
     @classmethod
-    def of(cls, name: str, states: Sequence[QueueState], now_ms: int) -> QueueInfo:
+    def of(
+        cls, name: str, states: Sequence[QueueState], now_ms: int, concurrency: int | None = None
+    ) -> QueueInfo:
         """From its state in each shard; only a group can have several."""
         counts = total(state.counts for state in states)
         since = [state.oldest_ms for state in states if state.oldest_ms is not None]
@@ -60,6 +64,7 @@ class QueueInfo:
             to_datetime(min(since)) if since else None,
             max(0.0, (now_ms - min(since)) / 1000) if since else None,
             moment_of(max(died, default=None)),
+            concurrency,
         )
 
 
@@ -104,7 +109,12 @@ class QueueAdmin(AdminContext):
         """One queue; all zero if nothing was ever sent to it. Or a group, such as
         `billing@orders`, in all shards of its topic; paused if it is in any."""
         store, names = await self._store(), await self._queue_names(name)
-        return QueueInfo.of(name, await store.survey(names), await store.time_ms())
+        states, now_ms = await store.survey(names), await store.time_ms()
+        return QueueInfo.of(name, states, now_ms, self._concurrency(name))
+
+    def _concurrency(self, name: str) -> int | None:
+        declared = self._app.queue_settings.get(name)
+        return None if declared is None else declared.concurrency
 
     async def names_like(self, name: str) -> list[str] | None:
         """None if this is one of `queues`, or a group of a topic; otherwise the names of all,
@@ -130,7 +140,8 @@ class QueueAdmin(AdminContext):
         store = await self._store()
         states, now_ms = await store.survey(names), await store.time_ms()
         return [
-            QueueInfo.of(name, [state], now_ms) for name, state in zip(names, states, strict=True)
+            QueueInfo.of(name, [state], now_ms, self._concurrency(name))
+            for name, state in zip(names, states, strict=True)
         ]
 
     @recorded

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -71,6 +71,8 @@ class WorkerInfo:
     """What it runs, the longest-running first; of many, the first 100."""
     stopping: bool = False
     """Whether it takes no more jobs."""
+    queue_concurrency: dict[str, int] = field(default_factory=dict)
+    """How many jobs of a queue it lets run at a time, on all workers together, where it says so."""
 
     @classmethod
     def of(cls, record: WorkerRecord) -> WorkerInfo:

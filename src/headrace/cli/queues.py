@@ -105,6 +105,7 @@ def _show(done: str, queue: str, task: str | None, as_json: bool) -> None:
 
 def _row(queue: QueueInfo) -> tuple[str | int, ...]:
     oldest = "" if queue.age is None else span(int(queue.age * 1000))
-    counts = (queue.running, queue.scheduled, queue.blocked, queue.dead)
+    bound = f"{queue.running} / {queue.concurrency}" if queue.concurrency else queue.running
+    counts = (bound, queue.scheduled, queue.blocked, queue.dead)
     paused = [*(["all"] if queue.paused else []), *queue.paused_tasks]
     return queue.name, queue.waiting, oldest, *counts, ", ".join(paused)

@@ -98,6 +98,8 @@ class WorkerRecord(msgspec.Struct, frozen=True):
     """What it runs, the longest-running first; of many, the first."""
     stopping: bool = False
     """Whether it takes no more jobs."""
+    queue_concurrency: dict[str, int] = {}
+    """How many jobs of a queue it lets run at a time, on all workers together, where it says so."""
 
     @property
     def started(self) -> datetime:

@@ -455,13 +455,17 @@ class Store(TopicStore, Protocol):
         *,
         strict: bool = False,
         on_deaths: DeathListener | None = None,
+        concurrency: Mapping[str, int] | None = None,
     ) -> StoreConsumer:
         """The side of the store that one worker talks to. `name` must never be used again, but one
         worker may have several consumers, each with queues of its own; any of them may `renew` for
         all. Queues share its reads by weight, equally if none are given; what one does not need
-        goes to the others. With `strict`, each gets only what those before it leave. `on_deaths` is
-        called with jobs that died in a `settle`, `promote` or `fetch` of this consumer without a
-        run: a job that they waited for failed, or their key, or they cannot be read."""
+        goes to the others. With `strict`, each gets only what those before it leave. Of a queue in
+        `concurrency`, `fetch` and `reclaim` bring no job that is not leased yet while that many of
+        it are, by all workers together; a `fetch` that waits goes on when there is room, if the
+        worker listens (`on_control`). `on_deaths` is called with jobs that died in a `settle`,
+        `promote` or `fetch` of this consumer without a run: a job that they waited for failed, or
+        their key, or they cannot be read."""
         ...
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from rich.text import Text
 from textual.widgets import DataTable
 
-from headrace.admin import DeadInfo, GroupInfo, JobSummary, WorkerInfo
+from headrace.admin import DeadInfo, GroupInfo, JobSummary, QueueInfo, WorkerInfo
 from headrace.core.display import harmless, length_text, plural
 from headrace.top.snapshot import QueueRow, TopSnapshot
 
@@ -118,7 +118,7 @@ def _queue_cells(row: QueueRow) -> Sequence[str | Text]:
         Text(harmless(info.name)),
         Text(paused, style="bold yellow"),
         _number(info.waiting),
-        _number(info.running, "green"),
+        _running(info),
         _number(info.scheduled),
         _number(info.blocked),
         _number(info.dead, "red"),
@@ -127,6 +127,12 @@ def _queue_cells(row: QueueRow) -> Sequence[str | Text]:
         Text(rate(row.failed), justify="right", style="red"),
         Text(sparkline(row.history), style="cyan"),
     )
+
+
+def _running(info: QueueInfo) -> Text:
+    """How many run, and how many may, if that is bounded."""
+    most = f"/{count(info.concurrency)}" if info.concurrency else ""
+    return Text(f"{count(info.running)}{most}", justify="right", style="green")
 
 
 def _number(value: int, style: str = "") -> Text:

@@ -121,6 +121,7 @@ class WorkerRuntime:
             now_ms=self._shared.clock.now_ms,
             runs=lambda: self.loops.runs,
             stopping=lambda: self._phase() == "stopping",
+            queue_concurrency=settings.queue_concurrency,
         )
 
     def _presence(self) -> Presence:

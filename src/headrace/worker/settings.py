@@ -46,6 +46,8 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     """Whether it looks after its queues too, or only runs jobs."""
     groups: Mapping[str, GroupCapacity]
     """What the environment says of groups, by name."""
+    queue_concurrency: Mapping[str, int]
+    """How many jobs of a queue run at a time, on all workers together; of those that limit it."""
 
     def scale_of(self, subscription: Subscription[..., Any]) -> tuple[int, int]:
         """The least and the largest number of consumers of a subscription."""
@@ -114,6 +116,11 @@ def worker_settings(
         schedules=schedules and upkeep,
         upkeep=upkeep,
         groups=capacity_by_variable({one.wants.group for one in known.values()}, os.environ),
+        queue_concurrency={
+            queue: declared.concurrency
+            for queue, declared in app.queue_settings.items()
+            if queue in weights and declared.concurrency is not None
+        },
     )
 
 

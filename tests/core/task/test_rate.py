@@ -77,6 +77,7 @@ def test_the_rate_of_a_queue_has_one_name() -> None:
         ({"burst": 3}, "'mail': burst"),
         ({"rate": "often"}, "'mail': rate"),
         ({"rate": "1/s", "burst": 2}, "'mail': burst"),
+        ({"concurrency": 0}, "'mail': concurrency must be a whole number of at least 1, not 0"),
         ({"max_length": 0}, "'mail': max_length must be a whole number of at least 1, not 0"),
         ({"max_length": True}, "'mail': max_length"),
         ({"max_length": "10"}, "'mail': max_length"),

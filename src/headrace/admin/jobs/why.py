@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.admin.bodies import opened
 from headrace.admin.jobs.flow_survey import flow_around
+from headrace.admin.jobs.obstacles import obstacle_of
 from headrace.admin.jobs.summary import JobSummary, key_of
 from headrace.admin.redaction import CLEAR, Redaction
 from headrace.admin.workers import read_workers
@@ -209,14 +210,7 @@ class Why:
 
     async def _obstacle(self) -> str:
         """What keeps all jobs of the queue or the task from starting; empty if nothing does."""
-        control = await self._store.control(self._queue)
-        if control.paused:
-            return f"{self._where} is paused"
-        if self._job.task in control.paused_tasks:
-            return f"task {self._job.task!r} is paused in queue {self._queue!r}"
-        if not any(self._queue in info.queues for info in await read_workers(self._store)):
-            return f"no worker is running that reads {self._where}"
-        return ""
+        return await obstacle_of(self._store, self._queue, self._job.task, self._where)
 
     async def _ahead(self) -> tuple[int, bool]:
         """How many jobs are ahead of it, and whether there are more than that."""

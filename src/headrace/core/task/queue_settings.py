@@ -20,6 +20,8 @@ class QueueSettings(msgspec.Struct, frozen=True):
     max_length: int | None = None
     """How many jobs it may hold that have not ended."""
     overflow: Overflow = "reject"
+    concurrency: int | None = None
+    """How many of its jobs run at a time, on all workers together."""
 
     @classmethod
     def of(
@@ -29,6 +31,7 @@ class QueueSettings(msgspec.Struct, frozen=True):
         burst: object = None,
         max_length: object = None,
         overflow: Overflow = "reject",
+        concurrency: object = None,
     ) -> QueueSettings:
         check_queue("queue name", name)
         where = f"queue {name!r}: "
@@ -37,8 +40,10 @@ class QueueSettings(msgspec.Struct, frozen=True):
         most = None if max_length is None else check_count(f"{where}max_length", max_length)
         check_overflow(where, overflow, most, "queue")
         limit = None if rate is None else Rate.of(where, rate, burst).limit(QUEUE_LIMIT)
-        return cls(name, limit, most, overflow)
+        at_once = None if concurrency is None else check_count(f"{where}concurrency", concurrency)
+        return cls(name, limit, most, overflow, at_once)
 
     @property
     def says_anything(self) -> bool:
-        return self.limit is not None or self.max_length is not None
+        said = (self.limit, self.max_length, self.concurrency)
+        return any(each is not None for each in said)

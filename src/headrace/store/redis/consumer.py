@@ -43,11 +43,12 @@ class RedisConsumer(RedisUpkeep):
         lease: float,
         *,
         strict: bool,
-        on_deaths: DeathListener | None = None,
+        on_deaths: DeathListener | None,
+        bounds: Mapping[str, int],
     ) -> None:
         kind = GroupReader if any("@" in queue for queue in queues) else RedisReader
-        member = signed(name, int(lease * 1000))
-        reading = kind(store, member, queues, self._hand_back, self._report_deaths, strict=strict)
+        member, died = signed(name, int(lease * 1000)), self._report_deaths
+        reading = kind(store, member, queues, self._hand_back, died, bounds, strict=strict)
         super().__init__(store, name, lease, reading, on_deaths)
         self._settling = store.server.link()
 
@@ -268,6 +269,7 @@ class RedisConsumer(RedisUpkeep):
             moved=batch.moved,
             from_log=len(batch.from_log),
             shelves=len(batch.history),
+            bounded=self._sources[queue].most > 0,
             blocks=batch.blocks(checked),
             idempotency=idempotency,
         )

@@ -209,11 +209,12 @@ def extend_flow(
 
 def fetch(
     link: Link, keys: QueueKeys, *, consumer: str, limit: int, loop: int, thread: int, process: int,
-    turn: int, returns: bool, crash_limit: int, fresh: bool,
-) -> Awaitable[tuple[list[Any], list[int], list[bytes]]]:
+    turn: int, returns: bool, crash_limit: int, fresh: bool, most: int,
+) -> Awaitable[tuple[list[Any], list[int], list[bytes], list[bytes]]]:
     return link.run(
-        _fetch, [keys.ready, keys.level, keys.levels, keys.log], [keys.group, RETURNED, consumer,
-        limit, loop, thread, process, turn, int(returns), crash_limit, int(fresh)],
+        _fetch, [keys.ready, keys.level, keys.levels, keys.log, keys.reclaims], [keys.group,
+        RETURNED, consumer, limit, loop, thread, process, turn, int(returns), crash_limit,
+        int(fresh), most],
     )
 
 
@@ -422,11 +423,11 @@ def purge(
 def reclaim(
     link: Link, keys: QueueKeys, *, events: int, consumer: str, limit: int, loop: int, thread: int,
     process: int, last_chance: bool, lease: int, interval: int, crash_limit: int, dead_ms: int,
-    going_on: bool, idempotency: IdempotencyKey | None = None,
+    going_on: bool, most: int, idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[tuple[list[Any], list[int], list[bytes], int, int]]:
     return link.run(
         _reclaim, keys.all, [events, keys.queue, consumer, limit, loop, thread, process,
-        int(last_chance), lease, interval, crash_limit, dead_ms, int(going_on),
+        int(last_chance), lease, interval, crash_limit, dead_ms, int(going_on), most,
         keys.history_rules.encoded], idempotency,
     )
 
@@ -520,13 +521,13 @@ def rewind(
 def settle(
     link: Link, keys: QueueKeys, *, events: int, consumer: str, epoch: int, checked: bool,
     finished: bytes, facts_count: int, facts: bytes, counts: bytes, done: int, kept: int,
-    labels: bytes, constrained: bool, moved: int, from_log: int, shelves: int,
+    labels: bytes, constrained: bool, moved: int, from_log: int, shelves: int, bounded: bool,
     blocks: Sequence[Argument], idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[list[Any]]:
     return link.run(
         _settle, keys.all, [events, keys.queue, consumer, epoch, int(checked), finished,
         facts_count, facts, counts, done, kept, labels, int(constrained), moved, from_log, shelves,
-        *blocks, keys.history_rules.encoded], idempotency,
+        int(bounded), *blocks, keys.history_rules.encoded], idempotency,
     )
 
 

@@ -361,9 +361,12 @@ class RedisStore(RedisTopics):
         *,
         strict: bool = False,
         on_deaths: DeathListener | None = None,
+        concurrency: Mapping[str, int] | None = None,
     ) -> RedisConsumer:
         weights = queues if isinstance(queues, Mapping) else dict.fromkeys(queues, 1)
-        return RedisConsumer(self, name, weights, lease, strict=strict, on_deaths=on_deaths)
+        return RedisConsumer(
+            self, name, weights, lease, strict=strict, on_deaths=on_deaths, bounds=concurrency or {}
+        )
 
 
 def _check_cursor(state: State, cursor: str) -> None:

@@ -102,6 +102,7 @@ class RedisUpkeep:
             crash_limit=self._store.crash_limit,
             dead_ms=_DEAD_KEPT_MS,
             going_on=going_on,
+            most=source.most,
         )
         if list(levels) == list(source.levels) and source.doubts == doubts:
             source.learn(levels, source.returned, paused, source.waiting)

@@ -111,7 +111,13 @@ class SqliteConsumer:
         if not settlements:
             return []
         # `repeat` changes nothing: what an earlier try settled is no longer held, so it is lost.
-        settle = partial(settlement.settle, owner=self.name, settlements=settlements, tally=tally)
+        settle = partial(
+            settlement.settle,
+            owner=self.name,
+            settlements=settlements,
+            tally=tally,
+            makes_room=queue in self._claims.most,
+        )
         deaths: list[Deaths] = []
         lost = await self._writer.change_once(queue, settle, idempotency, deaths)
         self._report(deaths)

@@ -222,8 +222,11 @@ class SqliteStore(SqliteReads):
         *,
         strict: bool = False,
         on_deaths: DeathListener | None = None,
+        concurrency: Mapping[str, int] | None = None,
     ) -> SqliteConsumer:
-        claims = Claims(self._namespace, name, lease, self._crash_limit, self._clock)
+        claims = Claims(
+            self._namespace, name, lease, self._crash_limit, self._clock, concurrency or {}
+        )
         shares = share_policy(queues, strict=strict)
         return SqliteConsumer(self._writer, claims, list(queues), shares, on_deaths)
 

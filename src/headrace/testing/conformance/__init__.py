@@ -52,6 +52,7 @@ from headrace.testing.conformance.queues.facts import FactsConformance
 from headrace.testing.conformance.queues.forgetting import ForgettingConformance
 from headrace.testing.conformance.queues.history import HistoryConformance
 from headrace.testing.conformance.queues.queue_bounds import QueueBoundsConformance
+from headrace.testing.conformance.queues.queue_concurrency import QueueConcurrencyConformance
 from headrace.testing.conformance.queues.removal import RemovalConformance
 from headrace.testing.conformance.queues.rescheduling import ReschedulingConformance
 from headrace.testing.conformance.queues.starts import StartsConformance
@@ -105,6 +106,7 @@ class StoreConformance(
     PauseConformance,
     RemovalConformance,
     QueueBoundsConformance,
+    QueueConcurrencyConformance,
     ReschedulingConformance,
     ReportsConformance,
     OnceConformance,

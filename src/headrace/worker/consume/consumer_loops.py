@@ -156,6 +156,7 @@ class ConsumerLoops:
             app.lease,
             strict=settings.strict,
             on_deaths=self._shared.failures.in_store.died,
+            concurrency=settings.queue_concurrency,
         )
         auditing = self._shared.auditing()
         # A job is in hand until it is recorded, also one that is refused before it begins.

@@ -39,6 +39,7 @@ class Registry:
         now_ms: Callable[[], int],
         runs: Callable[[], Iterable[Run]] = tuple,
         stopping: Callable[[], bool] = bool,
+        queue_concurrency: Mapping[str, int] | None = None,
     ) -> None:
         self._store = store
         self._lease = lease
@@ -61,6 +62,7 @@ class Registry:
             running=0,
             beat_ms=0,
             strict=strict,
+            queue_concurrency=dict(queue_concurrency or {}),
         )
 
     @property

@@ -1,14 +1,16 @@
 #!lua flags=allow-oom
--- Read a queue that has priorities, or jobs that were handed back; atomic, so that no job is read while one waits that goes before it.
--- KEYS: ready level levels log
--- ARGV: group returned consumer:str limit:int loop:int thread:int process:int turn:int returns:bool crash_limit:int fresh:bool
--- Returns tuple[list[Any], list[int], list[bytes]]: {entries, counts, returned}: the entries, as {receipt, fields}; in the same order how often each was delivered; and the labels of streams in which something handed back is left.
+-- Read a queue that has priorities, jobs that were handed back, or a bound on how many run; atomic, so that no job is read while one waits that goes before it, and never one too many.
+-- KEYS: ready level levels log reclaims
+-- ARGV: group returned consumer:str limit:int loop:int thread:int process:int turn:int returns:bool crash_limit:int fresh:bool most:int
+-- Returns tuple[list[Any], list[int], list[bytes], list[bytes]]: {entries, counts, returned, ends}: the entries, as {receipt, fields}; in the same order how often each was delivered; the labels of streams in which something handed back is left; and if `most` is given, there is room, and nothing was read, for each stream its label and the last id that was read.
 
 -- loop, thread, process: how many of each runner. turn: which of them is first where priorities are equal.
--- returns: whether anything may have been handed back. fresh: whether to read what was not.
+-- returns: whether anything may have been handed back. fresh: whether to read what was not. most: how many jobs of
+-- the queue may be leased at a time, 0 for any number.
 local group, returned, consumer, left = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local room = {[''] = tonumber(ARGV[5]), t = tonumber(ARGV[6]), p = tonumber(ARGV[7])}
 local turn, returns, crash_limit, fresh = tonumber(ARGV[8]), ARGV[9] == '1', tonumber(ARGV[10]), ARGV[11] == '1'
+local most = tonumber(ARGV[12])
 local RUNNERS = {'', 't', 'p'}
 local entries, counts, behind = {}, {}, {}
 
@@ -49,6 +51,15 @@ local function take(runner, label, stream, prefix)
   end
 end
 
+local free = most
+if most > 0 then
+  free = free - leased_in(key.ready, group, returned)
+  for _, label in ipairs(levels_in(key.levels)) do
+    free = free - leased_in(key.level .. label, group, returned)
+  end
+  left = math.max(0, math.min(left, free))
+end
+
 local in_use, priorities = {}, {}
 for _, label in ipairs(levels_in(key.levels)) do
   local priority = string.match(label, '%d*$')
@@ -72,4 +83,19 @@ end
 if returns and key.log ~= key.ready then
   take_back('', '@', key.log, '@/')
 end
-return {entries, counts, behind}
+local ends = {}
+local function add_end(label, info)
+  ends[#ends + 1] = label
+  ends[#ends + 1] = info and info.last or '0-0'
+end
+if most > 0 and free <= #entries then
+  -- The next job that ends notifies workers, which wait for that.
+  redis.call('HSET', key.reclaims, 'full', '1')
+  redis.call('EXPIRE', key.reclaims, 86400)
+elseif most > 0 and #entries == 0 then
+  add_end('', group_info(key.ready, group))
+  for _, label in ipairs(levels_in(key.levels)) do
+    add_end(label, group_info(key.level .. label, group))
+  end
+end
+return {entries, counts, behind, ends}

@@ -443,6 +443,18 @@ local function pending_in(stream, group)
   return pending.err and 0 or pending[1]
 end
 
+-- How many entries of a stream workers hold; what was handed back is waiting again.
+local function leased_in(stream, group, returned)
+  local pending = redis.pcall('XPENDING', stream, group)
+  local leased = pending.err and 0 or pending[1]
+  for _, consumer in ipairs(pending[4] or {}) do
+    if consumer[1] == returned then
+      leased = leased - tonumber(consumer[2])
+    end
+  end
+  return leased
+end
+
 -- XINFO of one group of a stream; nil if there is none.
 local function group_info(stream, group)
   local groups = redis.pcall('XINFO', 'GROUPS', stream)

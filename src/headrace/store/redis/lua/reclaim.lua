@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Take over entries that were handed back or whose lease ran out; atomic, so that one worker gets each and the fleet searches once per interval.
 -- KEYS: *
--- ARGV: events:int queue consumer:str limit:int loop:int thread:int process:int last_chance:bool lease:int interval:int crash_limit:int dead_ms:int going_on:bool
+-- ARGV: events:int queue consumer:str limit:int loop:int thread:int process:int last_chance:bool lease:int interval:int crash_limit:int dead_ms:int going_on:bool most:int
 -- Returns tuple[list[Any], list[int], list[bytes], int, int]: {entries, counts, levels, paused, more}: claimed {receipt, fields}, in the same order how often each was delivered, the state for a reader, and 1 if the search is not over: its caller goes on.
 
 local consumer = ARGV[3]
@@ -9,6 +9,8 @@ local limit, last_chance = tonumber(ARGV[4]), ARGV[8] == '1'
 local lease, interval, crash_limit = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 -- How many may be taken of each runner.
 local room = {[''] = tonumber(ARGV[5]), t = tonumber(ARGV[6]), p = tonumber(ARGV[7])}
+-- How many more jobs may be leased: those that were handed back are not.
+local back_room = math.huge
 local PAGE = 1000
 -- How many live entries one call passes over: a millisecond or two of the server's time.
 local MOST_PASSED = 10000
@@ -88,8 +90,10 @@ local function take_back(level, stream)
     local count = page and PAGE or limit
     page = redis.call('XPENDING', stream, GROUP, from, '+', count, RETURNED)
     for _, pending in ipairs(page) do
-      if found < limit then
+      if found < limit and back_room > 0 then
+        local before = found
         choose(level, stream, pending)
+        back_room = back_room - (found - before)
       end
       from = '(' .. pending[1]
     end
@@ -172,6 +176,12 @@ if wrong then
   return wrong
 end
 local in_use = levels()
+if ARGV[14] ~= '0' then
+  back_room = tonumber(ARGV[14])
+  for _, level in ipairs(in_use) do
+    back_room = back_room - leased_in(stream_of(level), GROUP, RETURNED)
+  end
+end
 for _, level in ipairs(in_use) do
   take_back(level, stream_of(level))
 end

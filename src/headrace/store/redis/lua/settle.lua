@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Apply the outcomes of deliveries; atomic, so that a job leaves one place and enters the next at once, and only if its delivery was still held.
 -- KEYS: *
--- ARGV: events:int queue consumer:str epoch:int checked:bool finished:bytes facts_count:int facts:bytes counts:bytes done:int kept:int labels:bytes constrained:bool moved:int from_log:int shelves:int, then *blocks, as these numbers announce
+-- ARGV: events:int queue consumer:str epoch:int checked:bool finished:bytes facts_count:int facts:bytes counts:bytes done:int kept:int labels:bytes constrained:bool moved:int from_log:int shelves:int bounded:bool, then *blocks, as these numbers announce
 -- Returns list[Any]: {'epoch', now} if leases were taken since `epoch`, unless `checked`, and {'gone', receipt, count…} if that found some that are not held: nothing is done then; otherwise {'lost', deaths, receipt, count…}, with the jobs that this made dead besides.
 
 -- Blocks: done: ids, job_ids, counts, constraints. kept: ids, job_ids, counts, constraints, verdicts, ttls; both without
@@ -10,8 +10,9 @@
 -- were read from their log: ids, and if `checked` counts. For each moved: id key count kind value history
 -- envelope verdict ttl constraints inputs, where `value` is a delay, a reason, a gate or the format of another runner.
 -- For each of the shelves on which jobs that are done are kept: name most keep_ms marks block.
+-- bounded: whether workers may wait until fewer jobs of the queue run.
 local consumer, checked = ARGV[3], ARGV[5] == '1'
-local at = 17
+local at = 18
 
 local epoch = epoch_now()
 if not checked and epoch ~= ARGV[4] then
@@ -355,6 +356,9 @@ end
 
 if ARGV[6] ~= '' then
   redis.call('PUBLISH', key.finished_channel, ARGV[6])
+end
+if ARGV[17] == '1' and redis.call('HDEL', key.reclaims, 'full') == 1 then
+  control_changed = true
 end
 finish(tonumber(ARGV[7]), ARGV[8], untrue, ARGV[9])
 return applied(lost)

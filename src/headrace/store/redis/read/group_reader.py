@@ -38,10 +38,11 @@ class GroupReader(RedisReader):
         queues: Mapping[str, int],
         hand_back: Callable[[Sequence[LeasedDelivery]], Awaitable[None]],
         report_deaths: Callable[[str, Sequence[Any]], None],
+        bounds: Mapping[str, int],
         *,
         strict: bool,
     ) -> None:
-        super().__init__(store, consumer, queues, hand_back, report_deaths, strict=strict)
+        super().__init__(store, consumer, queues, hand_back, report_deaths, bounds, strict=strict)
         for source in self._order:
             if source.log:
                 self._source_of[source.log.encode()] = source, LOG
@@ -170,16 +171,17 @@ class GroupReader(RedisReader):
         return [(source.ready, "loop"), (source.log, "loop")]
 
     def _watches(
-        self, sources: Sequence[ReadSource], wait: float
+        self, sources: Sequence[ReadSource], wait: float, capacity: Capacity
     ) -> dict[Link, asyncio.Task[list[LeasedDelivery]]]:
         """The logs of ordered groups, which are not read, but drawn from."""
         parts: dict[Link, list[ReadSource]] = {}
         for source in sources:
             if self._is_ordered(source) and not source.is_full:
                 parts.setdefault(self._watcher(source), []).append(source)
-        return {
+        logs = {
             link: asyncio.create_task(self._watch(link, part, wait)) for link, part in parts.items()
         }
+        return logs | super()._watches(sources, wait, capacity)
 
     async def _watch(
         self, link: Link, sources: Sequence[ReadSource], wait: float

@@ -13,7 +13,7 @@ from headrace.core.shares import shares, still_behind
 from headrace.errors import StoreError
 from headrace.store.redis import script_stubs
 from headrace.store.redis.connection.link import Link
-from headrace.store.redis.read.queue_watch import QueueWatch
+from headrace.store.redis.read.bounded_queues import BoundedQueueWatch
 from headrace.store.redis.read.read_plan import (
     Stream,
     even_share,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _BUSY = 0.01
 
 
-class RedisReader(QueueWatch):
+class RedisReader(BoundedQueueWatch):
     """The reading side of a consumer."""
 
     def __init__(
@@ -39,10 +39,11 @@ class RedisReader(QueueWatch):
         queues: Mapping[str, int],
         hand_back: Callable[[Sequence[LeasedDelivery]], Awaitable[None]],
         report_deaths: Callable[[str, Sequence[Any]], None],
+        bounds: Mapping[str, int],
         *,
         strict: bool,
     ) -> None:
-        super().__init__(store, consumer, queues, hand_back)
+        super().__init__(store, consumer, queues, hand_back, bounds)
         self._report_deaths = report_deaths
         self._strict = strict
         self._alike = not strict and len(set(queues.values())) == 1
@@ -65,7 +66,7 @@ class RedisReader(QueueWatch):
     async def _find(
         self, sources: Sequence[ReadSource], limit: int, wait: float, capacity: Capacity
     ) -> list[LeasedDelivery]:
-        if self._are_alike(sources):
+        if not self._bounded and self._are_alike(sources):
             if not any(source.levels or source.returned for source in sources):
                 limit = min(limit, capacity.loop)
                 if limit <= 0:
@@ -216,7 +217,8 @@ class RedisReader(QueueWatch):
     ) -> list[LeasedDelivery]:
         """What was handed back and, if `fresh`, new jobs, the highest priority first."""
         epoch, self._turn = source.epoch, self._turn + 1
-        entries, counts, returned = await script_stubs.fetch(
+        source.ends = {}
+        entries, counts, returned, ends = await script_stubs.fetch(
             source.link,
             self._store.keys(source.queue),
             consumer=self._consumer,
@@ -228,7 +230,10 @@ class RedisReader(QueueWatch):
             returns=bool(source.returned),
             crash_limit=self._store.crash_limit,
             fresh=fresh,
+            most=source.most,
         )
+        if ends:
+            source.note_ends(self._store.keys(source.queue), ends)
         if source.returned:
             source.returned = returned
         return [

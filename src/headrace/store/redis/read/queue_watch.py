@@ -46,6 +46,8 @@ class QueueWatch:
         }
         self._order = list(self.sources.values())
         self._source_of: dict[bytes, tuple[ReadSource, bytes]] = {}
+        self._bounded = False
+        """Whether one of them has a bound on how many of its jobs run."""
         self._interrupted = False
         self._changed = asyncio.Event()
         for source in self._order:
@@ -135,17 +137,18 @@ class QueueWatch:
         groups: dict[Link, list[str]] = {}
         watched: list[Stream] = []
         for source in sources:
-            for stream in self._streams(source, capacity):
+            for stream in self._streams(source, capacity) if not source.most else ():
                 watched.append(stream)
                 groups.setdefault(source.link, []).append(stream[0])
-        if not watched:
-            return await self._wait_for_change(wait)
         share = max(1, even_share(watched, limit, capacity))
         waits = {
             link: asyncio.create_task(self._read(link, streams, share, wait))
             for link, streams in groups.items()
         }
-        waits |= self._watches(sources, wait)
+        if watched or self._bounded:
+            waits |= self._watches(sources, wait, capacity)
+        if not waits:
+            return await self._wait_for_change(wait)
         found = self._gathered(waits, await self._all_ended(waits))
         # Several may have come at the same moment; the lower priorities are last.
         kept, others = divided(found, limit, capacity)
@@ -185,7 +188,7 @@ class QueueWatch:
         return found
 
     def _watches(
-        self, sources: Sequence[ReadSource], wait: float
+        self, sources: Sequence[ReadSource], wait: float, capacity: Capacity
     ) -> dict[Link, asyncio.Task[list[LeasedDelivery]]]:
         """What ends the wait besides a job; brings no jobs itself."""
         return {}

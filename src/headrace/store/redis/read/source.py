@@ -41,6 +41,12 @@ class ReadSource:
         self.levels: Sequence[bytes] = ()
         """The labels of its streams beside `ready`."""
         self.has_priorities = False
+        self.most = 0
+        """How many of its jobs may be leased at a time, by all workers together; 0 for any
+        number."""
+        self.ends: dict[str, str] = {}
+        """If it has room for more, and had nothing at the last read: the last entry of each stream
+        that was read, by the name of the stream."""
         self.returned: Collection[bytes] = ()
         """The labels of streams in which something was handed back."""
         self.paused = False
@@ -78,7 +84,7 @@ class ReadSource:
 
     def needs_script(self, capacity: Capacity) -> bool:
         """Whether one of its jobs goes before another that a plain read would bring."""
-        if self.has_priorities:
+        if self.has_priorities or self.most:
             return True
         return any(capacity.of(runner_of_label(label)) > 0 for label in self.returned)
 
@@ -90,6 +96,11 @@ class ReadSource:
             if capacity.of(runner) > 0:
                 found.append((f"{keys.level}{level.decode()}", runner))
         return [*found, (self.ready, "loop")] if capacity.loop > 0 else found
+
+    def note_ends(self, keys: QueueKeys, ends: Sequence[bytes]) -> None:
+        """Remember the last entries read, given as labels and ids in turn."""
+        for label, id in zip(ends[::2], ends[1::2], strict=True):
+            self.ends[f"{keys.level}{label.decode()}" if label else self.ready] = id.decode()
 
     def streams(self, keys: QueueKeys) -> list[tuple[str, bytes]]:
         """The streams of its jobs, each with the prefix of its receipts."""

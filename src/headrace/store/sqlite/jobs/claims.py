@@ -19,7 +19,7 @@ from headrace.store.sqlite.jobs import completion, leases, pruning
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from headrace.store.sqlite.change import Change
 
@@ -62,6 +62,9 @@ _TAKE_OVER = f"""
             AND (count >= ?) = ?
         ORDER BY time_ms, position LIMIT ?)
     RETURNING {_COLUMNS}"""
+_RUNNING = """
+    SELECT count(*) FROM jobs WHERE queue = (SELECT id FROM queues WHERE namespace = ? AND name = ?)
+        AND state = 'running'"""
 _OWNED = f"""
     SELECT {_COLUMNS} FROM jobs
     WHERE queue = (SELECT id FROM queues WHERE namespace = ? AND name = ?)
@@ -84,6 +87,9 @@ class Claims(msgspec.Struct, frozen=True):
     lease: float
     crash_limit: int
     clock: Clock
+    most: Mapping[str, int]
+    """How many jobs of a queue may be leased at a time, by all workers together; of queues that are
+    not here, any number."""
 
     def _leased_until(self, now_ms: int) -> int:
         return now_ms + round(self.lease * 1000)
@@ -103,6 +109,8 @@ class Claims(msgspec.Struct, frozen=True):
         taken, drained = list[LeasedDelivery](), set[str]()
         for queue, share in shares:
             room = min(share, limit - len(taken))
+            if room > 0 and queue in self.most:
+                room = min(room, self._places_left(connection, queue))
             if room > 0 and queue not in drained:
                 if draw is not None and rooms.left[0] > 0:
                     draw(queue, min(room, rooms.left[0]))
@@ -113,6 +121,10 @@ class Claims(msgspec.Struct, frozen=True):
                     drained.add(queue)
                 taken += _deliveries(connection, queue, found)
         return taken
+
+    def _places_left(self, connection: sqlite3.Connection, queue: str) -> int:
+        [(running,)] = connection.execute(_RUNNING, (self.namespace, queue)).fetchall()
+        return self.most[queue] - int(running)
 
     def nothing_waits(
         self, connection: sqlite3.Connection, queues: Sequence[str], capacity: Capacity
@@ -170,7 +182,10 @@ class Claims(msgspec.Struct, frozen=True):
         pruning.sweep(change)
         if now_ms < hold_until_ms:
             return []
-        completion.cancel(change, entries.cancelling(connection, change.number, expired_ms=now_ms))
+        cancelled = entries.cancelling(connection, change.number, expired_ms=now_ms)
+        completion.cancel(change, cancelled)
+        if cancelled and queue in self.most:
+            change.notify("ready")
         if connection.execute(_PAUSED, (self.namespace, queue)).fetchone():
             return []
         taken = self._take_expired(change, limit, capacity, last_chance)

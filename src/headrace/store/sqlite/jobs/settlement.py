@@ -53,10 +53,16 @@ _IN_ORDER = (Done, Retried, Dead, Cancelled, Held, Released)
 
 
 def settle(
-    change: Change, owner: str, settlements: Sequence[Settlement], tally: Tally | None = None
+    change: Change,
+    owner: str,
+    settlements: Sequence[Settlement],
+    tally: Tally | None = None,
+    *,
+    makes_room: bool = False,
 ) -> list[LeasedDelivery]:
     """Apply the outcomes of deliveries that `owner` still holds; returns the lost ones. `tally` is
-    the count of all outcomes, if the caller has it."""
+    the count of all outcomes, if the caller has it; `makes_room` says that workers may wait until
+    fewer jobs of the queue run."""
     holds = leases.find(change.connection, owner, [each.delivery for each in settlements])
     if not holds.counts:
         return holds.lost
@@ -83,6 +89,8 @@ def settle(
         requeue.release(change, released)
     if stopped := by_kind[Held]:
         requeue.hold(change, stopped)
+    if makes_room:
+        change.notify("ready")
     return holds.lost
 
 
