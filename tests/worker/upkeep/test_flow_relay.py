@@ -165,3 +165,24 @@ async def test_messages_of_an_earlier_life_of_a_job_change_nothing(store: Fragil
     assert await arrive(State.DEAD, 1) is State.DEAD
     assert await arrive(State.WAITING, 3) is State.BLOCKED
     assert await arrive(State.DEAD, 2) is State.BLOCKED
+
+
+async def test_an_old_failure_that_comes_again_does_not_hide_that_a_job_was_purged(
+    store: Fragile,
+) -> None:
+    """Else who waits for the child would wait for the job that failed before the purged one."""
+    first, parent, child = ids.new_id(), ids.new_id(), ids.new_id()
+    envelope = encode_envelope(child, "add", b"")
+    await store.append(HERE, [Parcel(child, envelope, parents=(parent,))])
+
+    async def arrive(cause: JobId, replays: int = 0) -> Cause | None:
+        ending = JobEnding(State.DEAD, encode_cause(Cause(HERE, cause)))
+        await store.arrive(HERE, [Arrival(child, parent, ending, replays=replays)])
+        (seen,) = await store.get(HERE, [child], bodies=True)
+        assert seen is not None
+        return seen.cause
+
+    assert await arrive(first) == Cause(HERE, first)
+    assert await arrive(parent) == Cause(HERE, parent), "purged"
+    assert await arrive(first) == Cause(HERE, parent), "late"
+    assert await arrive(first, replays=1) == Cause(HERE, first), "of its next life"

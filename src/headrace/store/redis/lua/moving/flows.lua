@@ -141,6 +141,11 @@ do
       return
     end
     local heard, now_heard = redis.call('HGET', flow, '!' .. parent), string.format('x%d ', replays) .. cause
+    -- Once a parent itself is why, it stays so until it is replayed: a message that blames another is older.
+    local own = binary(parent)
+    if failed and replays == before and string.sub(heard, -#own) == own then
+      return
+    end
     redis.call('HSET', flow, '!' .. parent, now_heard)
     if not failed then
       redis.call('HINCRBY', flow, '!', 1)
