@@ -291,3 +291,19 @@ async def test_a_schedule_shows_its_last_ten_runs(app: Headrace) -> None:
         (row,) = json.loads((await person.get("/schedules?format=json")).text)
         assert len(row["runs"]) == 10
         assert row["runs"][0]["tick"] > row["runs"][-1]["tick"]
+
+
+async def test_charts_without_a_task_are_of_all_tasks(app: Headrace) -> None:
+    @app.task(queue="mail", name="send")
+    async def send(number: int) -> None: ...
+
+    @app.task(queue="mail", name="load")
+    async def load() -> None: ...
+
+    async with app.worker(), Person(app) as person:
+        jobs = [*[await send.enqueue(number) for number in range(3)], await load.enqueue()]
+        for job in jobs:
+            await job.result(timeout=20)
+        for path in ("/?", "/queue?name=mail&"):
+            rows = json.loads((await person.get(f"{path}format=json&list=figures")).text)
+            assert sum(row["Done per minute, done"] for row in rows) == 4

@@ -111,8 +111,8 @@ class StatsCache:
         wanted = range(last - count + 1, last + 1)
         tasks: dict[str, StatsSum] = {}
         for minute in wanted:
-            for task, part in self._sums.get(minute, {}).items():
-                tasks.setdefault(task, StatsSum()).add(part)
+            for name, part in self._sums.get(minute, {}).items():
+                tasks.setdefault(name, StatsSum()).add(part)
         sums = [StatsSum.of(self._parts(minute, task)) for minute in wanted]
         return Minutes(last, sums, self._recently(last), tasks, 60 + max(1.0, seconds % 60))
 
