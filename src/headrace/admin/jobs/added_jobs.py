@@ -72,8 +72,8 @@ def _joined(graph: Graph, added: Sequence[Added], *, complete: bool) -> Graph:
     first: list[GraphJob] = []
     waits: dict[JobId, list[int]] = {}
     for at, (id, queue, envelope) in enumerate(added):
-        numbers = [names.setdefault(name, len(names)) for name in (queue, envelope.task)]
-        first.append(GraphJob(id, *numbers))
+        queue_number = names.setdefault(queue, len(names))
+        first.append(GraphJob(id, queue_number, names.setdefault(envelope.task, len(names))))
         around = decode_graph(envelope.overrides.graph)
         for join in around.jobs if around is not None else ():
             waits.setdefault(join.job_id, []).append(at)
