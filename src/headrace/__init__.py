@@ -23,6 +23,7 @@ from headrace.core.job.progress import Progress
 from headrace.core.job.retry import Retry
 from headrace.core.job.state import Reason, State
 from headrace.core.payload.codecs import Codec, EventCodec
+from headrace.core.payload.offload import Offload
 from headrace.core.scaling.by_load import scale_by_load
 from headrace.core.scaling.snapshot import Load, ScalingSnapshot
 from headrace.core.task.call import Call
@@ -44,6 +45,7 @@ from headrace.errors import (
     JobFailed,
     JobNotFound,
     LeaseLost,
+    OffloadError,
     PayloadTooLarge,
     ProcessDied,
     QueueFull,
@@ -107,6 +109,8 @@ __all__ = [
     "LeaseLost",
     "Load",
     "Middleware",
+    "Offload",
+    "OffloadError",
     "Once",
     "PayloadTooLarge",
     "ProcessDied",

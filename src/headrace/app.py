@@ -36,6 +36,7 @@ from headrace.core.job.history_rules import HistoryBounds, KeepDone
 from headrace.core.job.ids import JobId
 from headrace.core.payload.codecs import Codec, Form, TaskCodecName, form_of
 from headrace.core.payload.compression import Compression
+from headrace.core.payload.offload import Offload
 from headrace.core.schedule.definition import Missed, Times
 from headrace.core.sends import Sends
 from headrace.core.task.call import Call
@@ -103,6 +104,7 @@ class Headrace(Settings):
         codec: TaskCodecName | Codec | None = None,
         compress: Compression | None = None,
         compress_threshold: int | None = None,
+        offload: Offload | None = None,
         clock: Clock | None = None,
     ) -> None:
         super().__init__(
@@ -123,7 +125,7 @@ class Headrace(Settings):
             codec=codec,
             compress=compress,
             compress_threshold=compress_threshold,
-            offload=None,
+            offload=offload,
         )
         self.clock = clock or SystemClock()
         self.tasks: dict[str, Task[..., Any]] = {}

@@ -7,6 +7,7 @@ HeadraceError
 ├── SendError
 │   ├── ArgumentError       the call's arguments do not fit the task or cannot travel
 │   ├── PayloadTooLarge     the encoded arguments are over the limit
+│   ├── OffloadError        the payload could not be kept outside of the store; nothing was sent
 │   ├── EnqueueUnknown      the store's answer was lost: the jobs may or may not be stored
 │   ├── EventError          the event does not fit its topic or cannot travel
 │   ├── QueueFull           the queue holds as many jobs as it may
@@ -100,6 +101,21 @@ class PayloadTooLarge(SendError):
             "send a reference to the data instead, or raise max_payload"
         )
         self.task, self.size, self.limit, self.argument = task, size, limit, argument
+
+
+class OffloadError(SendError):
+    """The `put` of an `Offload` failed; nothing was sent."""
+
+    retryable = True
+
+    def __init__(self, task: str, size: int, error: BaseException) -> None:
+        what = f"topic {task[1:]!r}" if task.startswith("@") else f"task {task!r}"
+        said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        super().__init__(
+            f"{what}: its payload of {size:,} bytes could not be put outside of the store, and "
+            f"nothing was sent: {said}"
+        )
+        self.task, self.size = task, size
 
 
 class EnqueueUnknown(SendError):

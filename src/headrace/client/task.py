@@ -55,7 +55,7 @@ class Task(Generic[P, R_co]):
         """Whether the function takes more than its arguments: see `with_context`."""
         self.is_async = inspect.iscoroutinefunction(function)
         self.constraints = TaskConstraints(declared, self.signature, app.queue_settings)
-        self.packer = declared.payloads.packer
+        self.packer = declared.payloads.packer(app.max_payload)
         """What makes large payloads smaller; None if they stay as they are."""
         self._sending = sent_as(self.signature.content)
         self.__doc__ = function.__doc__

@@ -182,6 +182,8 @@ class Outbox:
         return topic
 
     def _parcel(self, call: Call[Any]) -> Parcel:
+        if call.packer is not None:
+            call.packer.check_inside(call.task, call.payload)
         return call.parcel(self.app.clock.now_ms())
 
     def _insert(self, destination: str, parcel: Parcel) -> Make:

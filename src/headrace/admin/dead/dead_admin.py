@@ -16,6 +16,7 @@ from headrace.admin.dead.dead_info import (
 )
 from headrace.admin.dead.dead_scan import DeadScan
 from headrace.admin.dead.edited_replay import Edit, EditedReplay
+from headrace.admin.dead.purging import purging
 from headrace.admin.filters import DeadConditions, JobFilter
 from headrace.admin.jobs.received import received_by
 from headrace.admin.matcher import JobMatcher
@@ -177,7 +178,7 @@ class DeadAdmin(AdminContext):
         **conditions: Unpack[DeadConditions],
     ) -> int:
         """Delete dead jobs, chosen as in `replay`; returns their number."""
-        return await self._apply((await self._store()).purge, ids, queue, conditions)
+        return await self._apply(purging(self._app, await self._store()), ids, queue, conditions)
 
     async def _apply(
         self,
@@ -199,9 +200,8 @@ class DeadAdmin(AdminContext):
         done = 0
         for name in await self._with_dead(wanted.queue):
             if group_source(name):
-                found = [
-                    job.job_id async for jobs in matching(store, name, matcher) for job in jobs
-                ]
+                pages = matching(store, name, matcher)
+                found = [job.job_id async for jobs in pages for job in jobs]
                 done += len(await _taken(verb, name, found[::-1]))
                 continue
             async for jobs in matching(store, name, matcher):

@@ -9,6 +9,7 @@ from typing import Any
 
 from headrace.client.job import Job
 from headrace.client.send.coalescer import BATCH, BATCH_BYTES
+from headrace.client.send.offloading import put
 from headrace.client.send.tries import retry_while_unavailable
 from headrace.client.session import ClientSession
 from headrace.core.flow.flow import Node
@@ -67,9 +68,8 @@ class FlowWriter:
     async def _send_unique(self, node: Node) -> JobId | None:
         custom_ids = node.call.options.id is not None
         self._stored.add(node)
-        instead = await self._sender.send_now(
-            node.call.queue, self._parcels(node.call.queue, [node]), custom_ids=custom_ids
-        )
+        parcels = await self._outside([node], self._parcels(node.call.queue, [node]))
+        instead = await self._sender.send_now(node.call.queue, parcels, custom_ids=custom_ids)
         if instead and instead[0] != node.job_id:
             return instead[0]
         self._known += [node] if instead else []
@@ -89,11 +89,19 @@ class FlowWriter:
         batch = self._batches.pop(queue, None)
         if batch is None:
             return
-        parcels = self._parcels(queue, batch.nodes)
+        parcels = await self._outside(batch.nodes, self._parcels(queue, batch.nodes))
         custom_ids = any(node.call.options.id is not None for node in batch.nodes)
         self._stored.update(batch.nodes)
         instead = await self._sender.send_now(queue, parcels, custom_ids=custom_ids)
         self._known += [batch.nodes[position] for position in instead]
+
+    async def _outside(self, nodes: Sequence[Node], parcels: list[Parcel]) -> list[Parcel]:
+        """The parcels with large payloads kept outside of the store, where tasks say so."""
+        for at, node in enumerate(nodes):
+            packer = node.call.packer
+            if packer is not None and packer.offload is not None:
+                parcels[at] = await put(packer.offload, parcels[at], packer.most)
+        return parcels
 
     def _parcels(self, queue: str, nodes: Sequence[Node]) -> list[Parcel]:
         begins = queue in self._to_begin

@@ -9,12 +9,14 @@ from typing import Any, Protocol, TypeVar
 
 from headrace.client.job import Job, JobApp, Send, SendMany
 from headrace.client.send.coalescer import BATCH
+from headrace.client.send.offloading import discard, put
 from headrace.client.session import ClientSession
 from headrace.core.clock import Clock
 from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
+from headrace.core.payload.offload import Offload
 from headrace.core.task.call import Call
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, EnqueueUnknown
 
 R = TypeVar("R")
 
@@ -50,10 +52,31 @@ class Outgoing:
         session = await self._app.session()
         now_ms = await self.now_ms(session, [call]) if call.options else None
         parcel = call.parcel(now_ms)
+        if call.packer is not None and call.packer.offload is not None:
+            return await self._send_outside(session, call, call.packer.offload, parcel)
         instead = await session.sender.send(
             call.queue, [parcel], custom_ids=call.options.id is not None
         )
         return Job(self._app, instead[0] if instead else parcel.job_id, call.queue, call.returns)
+
+    async def _send_outside(
+        self, session: ClientSession, call: Call[Any], offload: Offload, parcel: Parcel
+    ) -> Job[Any]:
+        """The same if a large payload is kept outside of the store, before the job is there."""
+        parcel = await put(offload, parcel, call.packer.most if call.packer else 0)
+        try:
+            instead = await session.sender.send(
+                call.queue, [parcel], custom_ids=call.options.id is not None
+            )
+        except (EnqueueUnknown, asyncio.CancelledError):
+            # The job may be there, and need it.
+            raise
+        except BaseException:
+            await discard(offload, [parcel.envelope])
+            raise
+        if instead:
+            await discard(offload, [parcel.envelope])
+        return self.job(call, instead[0] if instead else parcel.job_id)
 
     async def send_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
         """Send any number of calls through the app's middleware."""
@@ -78,6 +101,8 @@ class Outgoing:
         parcels: dict[str, list[Parcel]] = {}
         special = [call for call in calls if not call.is_plain]
         _check_calls(special)
+        if any(call.packer is not None and call.packer.offload is not None for call in special):
+            return await self.send_each(self.send_one, calls)
         custom_ids = any(call.options.id is not None for call in special)
         now_ms = await self.now_ms(session, special) if special else None
         for call in calls:

@@ -32,7 +32,8 @@ NO_KEY = (
 
 def prepare(topic: TopicDefinition[Any], event: Any, options: Mapping[str, Any]) -> PreparedEvent:
     """All of a publish but the sending; times are by this machine's clock."""
-    return EventEncoder(topic, publish_options(options), topic.app.clock.now_ms()).prepared(event)
+    encoder = EventEncoder(topic, publish_options(options), topic.app.clock.now_ms())
+    return encoder.prepared(event, topic.max_payload)
 
 
 class EventEncoder:
@@ -99,8 +100,10 @@ class EventEncoder:
         lane = parcel.constraints.lane
         return self._logs[shard_of(lane, shards) if lane else zlib.crc32(parcel.job_id) % shards]
 
-    def prepared(self, event: Any) -> PreparedEvent:
-        """The event with the log it belongs to."""
+    def prepared(self, event: Any, most: int | None = None) -> PreparedEvent:
+        """The event with the log it belongs to; `most` bytes of it can be sent, if that is less."""
+        if most is not None:
+            self._most = most
         parcel = self.parcel(event)
         return PreparedEvent(self.log(parcel), parcel, self.custom_ids)
 

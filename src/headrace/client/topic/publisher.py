@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from headrace.client.send.coalescer import BATCH
+from headrace.client.send.offloading import discard, put
 from headrace.client.send.sender import EventDropped
 from headrace.client.session import ClientSession
 from headrace.client.topic.event_encoder import EventEncoder
@@ -29,6 +30,7 @@ from headrace.errors import (
     EnqueueUnknown,
     EventError,
     HeadraceError,
+    OffloadError,
     SendError,
     StoreError,
     TopicFull,
@@ -144,6 +146,11 @@ class Publisher(Generic[E]):
     ) -> dict[int, HeadraceError]:
         """Publish, and if the topic blocks when it is full, wait until there is room for all."""
         topic, done, pause = self._topic, 0, _FIRST_PAUSE
+        if topic.offload is not None:
+            try:
+                parcels = [await put(topic.offload, each, topic.max_payload) for each in parcels]
+            except OffloadError as error:
+                return dict.fromkeys(range(len(parcels)), error)
         while True:
             missing = await session.sender.publish(
                 log, parcels[done:] if done else parcels, bound=topic.bound, custom_ids=custom_ids
@@ -153,10 +160,18 @@ class Publisher(Generic[E]):
             taken = min(missing)
             full = isinstance(missing[taken], TopicFull)
             if topic.options.overflow != "block" or not full:
-                return {done + at: error for at, error in missing.items()}
+                lost = {done + at: error for at, error in missing.items()}
+                await self._discard([parcels[at] for at in lost], lost.values())
+                return lost
             pause = _FIRST_PAUSE if taken else min(pause * 2, _LONGEST_PAUSE)
             done += taken
             await asyncio.sleep(pause)
+
+    async def _discard(self, parcels: Sequence[Parcel], errors: Iterable[HeadraceError]) -> None:
+        """Delete what was put outside of the store for events that are surely not in the log."""
+        offload = self._topic.offload
+        if offload is not None and not any(isinstance(each, EnqueueUnknown) for each in errors):
+            await discard(offload, [parcel.envelope for parcel in parcels])
 
 
 class _LogBatch(Generic[E]):

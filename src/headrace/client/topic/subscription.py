@@ -20,6 +20,7 @@ from headrace.core.job.envelope import Envelope, decode_envelope
 from headrace.core.job.failure import Unfit
 from headrace.core.job.retry import Retry
 from headrace.core.job.state import Reason
+from headrace.core.payload.offload import Offload
 from headrace.core.queue_names import check_topic, group_queue, shard_in
 from headrace.core.task.options import BATCH_WAIT, TaskOptions
 from headrace.core.task.signature import Signature
@@ -67,6 +68,10 @@ class Subscription(Task[P, R_co]):
     @property
     def max_payload(self) -> int:
         return self.topic.max_payload
+
+    @property
+    def offload(self) -> Offload | None:
+        return self.topic.offload
 
     @property
     def group(self) -> Group:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, Unpack, overload
 from headrace.client.app import ClientApp
 from headrace.client.context import Context
 from headrace.client.decorators import OnDead, Subscribe, SubscribeBatch
+from headrace.client.send.offloading import load
 from headrace.client.send.tries import retry_while_unavailable
 from headrace.client.session import ClientSession
 from headrace.client.topic.dead_event import DeadHandler
@@ -166,7 +167,12 @@ class Topic(TopicDefinition[E]):
         if after is not None:
             check_place("read(after=)", after, self.app.clock.now_ms())
         store = (await self.app.session()).store
-        return [self._logged(each) for each in await read_logs(store, self.logs, after, limit)]
+        logged = await read_logs(store, self.logs, after, limit)
+        events = [self._logged(each) for each in logged]
+        if self.offload is not None:
+            for event in events:
+                await event.load(partial(load, self.offload))
+        return events
 
     async def rewind(self, group: str, to: Place) -> None:
         """Move a group to this place, back or forth: "start", "new", an event's id or a time.

@@ -58,7 +58,7 @@ class TopicDefinition(Generic[E]):
         self.logs = [log_name(name, shard) for shard in range(self.options.shards)]
         self.bound = _bound(self.options)
         self.max_payload = self.options.max_payload or app.max_payload
-        self.offload, self.packer = payloads.offload, payloads.packer
+        self.offload, self.packer = payloads.offload, payloads.packer(self.max_payload)
         self.names_classes = get_origin(event_type) in (Union, UnionType)
         """Whether each event names its class, because the topic has several."""
 

@@ -14,7 +14,7 @@ MAX_PAYLOAD = 256 * 1024 * 1024
 TIMEOUT = 60.0
 
 Put = Callable[[str, bytes], "str | Awaitable[str | None] | None"]
-"""Keeps the bytes under this key. What it returns, if anything, is the reference instead."""
+"""Keeps the bytes under this key. What it returns, if anything, is the key instead."""
 Get = Callable[[str], "bytes | Awaitable[bytes]"]
 Delete = Callable[[str], "object | Awaitable[object]"]
 

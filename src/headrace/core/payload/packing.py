@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.bounds import check_count
+from headrace.core.bounds import MAX_PAYLOAD, check_count
 from headrace.core.job.envelope import Envelope, Overrides, Packing
 from headrace.core.payload.codecs import Codec, CodecName, codec_name
 from headrace.core.payload.compression import (
@@ -19,7 +19,7 @@ from headrace.core.payload.compression import (
     decompressed,
 )
 from headrace.core.payload.offload import Offload, check_offload
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, PayloadTooLarge
 
 
 class PayloadOptions(msgspec.Struct, frozen=True):
@@ -42,12 +42,12 @@ class PayloadOptions(msgspec.Struct, frozen=True):
             check_offload(where, said["offload"])
         return msgspec.structs.replace(self, **said) if said else self
 
-    @property
-    def packer(self) -> Packer | None:
-        """What packs payloads; None if they stay as they are."""
+    def packer(self, most: int) -> Packer | None:
+        """What packs payloads, so that at most `most` bytes go into the store; None if they stay as
+        they are."""
         if self.compress is None and self.offload is None:
             return None
-        return Packer(self.compress, self.compress_threshold, self.offload)
+        return Packer(self.compress, self.compress_threshold, self.offload, most)
 
 
 PLAIN_PAYLOADS = PayloadOptions()
@@ -56,13 +56,25 @@ PLAIN_PAYLOADS = PayloadOptions()
 class Packer:
     """Compresses payloads that are worth it. What is kept outside of the store is packed last."""
 
-    def __init__(self, compression: str | None, threshold: int, offload: Offload | None) -> None:
+    def __init__(
+        self,
+        compression: str | None,
+        threshold: int,
+        offload: Offload | None,
+        most: int = MAX_PAYLOAD,
+    ) -> None:
         self._compression = compression or ""
         self._compress: Callable[[bytes], bytes] | None = None
         if compression is not None:
             self._compress = compressor(compression)
         self._threshold = threshold
         self.offload = offload
+        self.most = most
+
+    def check_inside(self, task: str, payload: bytes) -> None:
+        """`PayloadTooLarge` if a payload cannot be sent without its offload."""
+        if len(payload) > self.most:
+            raise PayloadTooLarge(task, len(payload), self.most)
 
     def packed(self, payload: bytes) -> tuple[bytes, Packing | None]:
         """The payload as it travels, and what was done with it."""

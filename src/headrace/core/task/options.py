@@ -22,6 +22,7 @@ from headrace.core.job.history_rules import HistoryBounds, KeepDone
 from headrace.core.job.retry import Retry
 from headrace.core.payload.codecs import Codec, TaskCodecName, task_form
 from headrace.core.payload.compression import Compression
+from headrace.core.payload.offload import Offload
 from headrace.core.payload.packing import PLAIN_PAYLOADS, PayloadOptions
 from headrace.core.queue_names import check_queue
 from headrace.core.task.rate import Rate
@@ -52,6 +53,7 @@ class TaskKwargs(JobOptions, total=False):
     codec: TaskCodecName | Codec | None
     compress: Compression | None
     compress_threshold: int | None
+    offload: Offload | None
 
 
 class DefaultKwargs(TypedDict, total=False):

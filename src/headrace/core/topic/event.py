@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import MappingProxyType
@@ -19,7 +20,7 @@ from headrace.core.job.envelope import (
     Overrides,
     decode_envelope,
 )
-from headrace.core.job.failure import Unfit
+from headrace.core.job.failure import PayloadUnavailable, Unfit
 from headrace.core.job.state import Reason
 from headrace.core.payload.codecs import MSGPACK
 from headrace.errors import EventError
@@ -69,6 +70,12 @@ class Event(Generic[E]):
             except Unfit as error:
                 raise EventError(self.topic, f"event {self.id}: {error}") from error
         return self._data[0]
+
+    async def load(self, load: Callable[[Envelope], Awaitable[Envelope]]) -> None:
+        """Have the payload fetched if it is kept outside of the store; if that fails, `data` says
+        so when it is asked for."""
+        with suppress(PayloadUnavailable, Unfit):
+            self._envelope = await load(self._envelope)
 
     @property
     def raw(self) -> bytes:

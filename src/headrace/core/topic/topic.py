@@ -19,6 +19,7 @@ from headrace.core.clock import Duration, epoch_ms, to_ms
 from headrace.core.job import ids
 from headrace.core.payload.codecs import Codec, CodecName
 from headrace.core.payload.compression import Compression
+from headrace.core.payload.offload import Offload
 from headrace.core.queue_names import check_topic
 from headrace.core.topic.schema import Upcast, Upcasts
 from headrace.errors import ConfigError
@@ -49,6 +50,7 @@ class TopicKwargs(TypedDict, total=False):
     require_key: bool
     compress: Compression | None
     compress_threshold: int | None
+    offload: Offload | None
 
 
 class TopicOptions(msgspec.Struct, frozen=True):

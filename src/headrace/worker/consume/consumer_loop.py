@@ -13,6 +13,7 @@ from headrace.core.job.delivery import LeasedDelivery
 from headrace.middleware.nesting import receiving
 from headrace.store.contract import Consumer, StoreConsumer
 from headrace.worker.consume.controller import Controller
+from headrace.worker.consume.offload_cleaner import cleaner_of
 from headrace.worker.consume.places import Places
 from headrace.worker.consume.reader import QueueReader, Ready
 from headrace.worker.consume.reclaimer import Reclaimer
@@ -70,18 +71,18 @@ class ConsumerLoop:
         self.slots = slots
         self._places = Places(slots, shared.runners, runner)
         self._policy = policy
-        self._auditing = auditing
-        self._ready = ready
+        self._auditing, self._ready = auditing, ready
         self._weights = weights
         self._shared = shared
         self._observe = narrowed(shared.observe, scope)
         self._noticed = narrowed(shared.noticed, scope)
         self.held: set[LeasedDelivery] = shared.held.open()
+        self._cleaner = cleaner_of(tasks, policy.settled)
         self._settler: Settler = shared.make_settler(
             consumer,
             self.held,
             shared.before_settling,
-            policy.settled,
+            self._cleaner.settled,
             shared.counted,
             shared.clock.now_ms,
             shared.failures,
@@ -100,8 +101,7 @@ class ConsumerLoop:
         self._ends_at = _NEVER
         self._draining: asyncio.Task[None] | None = None
         self._timed_out = False
-        self._errors = 0
-        self._crashes = 0
+        self._errors = self._crashes = 0
 
     def _make_executor(self, tasks: Mapping[str, Task[..., Any]]) -> Executor:
         shared = self._shared
@@ -208,6 +208,7 @@ class ConsumerLoop:
             for service in (self._controller, self._settler):
                 if service is not None and service in self._tasks:
                     await ended(service, self._tasks[service], _FLUSH_GRACE)
+            await self._cleaner.close()
         finally:
             self._places.close()
             self._shared.held.close(self.held)

@@ -81,21 +81,20 @@ class Executor:
             returns=policy.returns,
         )
 
-    def start(self, delivery: LeasedDelivery) -> None:
+    def start(self, delivery: LeasedDelivery, loaded: Run | None = None) -> None:
         """The steps before a run begins. It begins when it has a slot, alone or in a batch: the
         next step is `_steps`."""
-        run = Run(delivery, self._settings)
+        run = loaded or Run(delivery, self._settings)
         try:
-            self._intake.decode(run)
+            if loaded is None and not self._intake.decode(run):
+                self.in_flight.finish(self._intake.load(run, self.start, self._turn_back))
+                return
             self._intake.resolve(run)
             self._intake.check_may_run(run)
         except BaseException as error:
             self._turn_back(run, error)
             return
-        if run.task.declared.batch:
-            self.in_flight.gather(run)
-        else:
-            self._policy.received(run)
+        (self.in_flight.gather if run.task.declared.batch else self._policy.received)(run)
 
     def _steps(self, run: Run) -> Work:
         """The steps of a run from its begin to its end. The trampoline calls this when the run has

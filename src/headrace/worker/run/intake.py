@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from headrace.client.send.offloading import load
 from headrace.core.bounds import MAX_ENVELOPE_BESIDE_PAYLOAD
 from headrace.core.job.constraints import read_constraints
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import Malformed, NewerFormat, decode_envelope
 from headrace.core.job.failure import GateClosed, PayloadUnavailable, Unfit
 from headrace.core.job.history import decode_history
@@ -61,7 +63,8 @@ class Intake:
         else:
             self._controls.pop(queue, None)
 
-    def decode(self, run: Run) -> None:
+    def decode(self, run: Run) -> bool:
+        """Whether the payload is there; if not, `load` comes next."""
         delivery = run.delivery
         # Before it is decoded: a few bytes on the wire can take a thousand times the memory.
         if len(delivery.envelope) > self._max_envelope:
@@ -83,8 +86,31 @@ class Intake:
         if self._controls:
             # Before other checks: a task may be paused because it is being fixed.
             self._check_control(run)
+        packing = run.envelope.overrides.packing
+        return packing is None
+
+    async def load(
+        self,
+        run: Run,
+        go_on: Callable[[LeasedDelivery, Run], None],
+        turn_back: Callable[[Run, BaseException], None],
+    ) -> None:
+        """Fetch the payload from outside of the store, and go on with it."""
+        task = self._tasks.get(run.envelope.task)
+        try:
+            if task is not None:
+                run.envelope = await load(task.offload, run.envelope)
+            if self._controls:
+                self._check_control(run)
+        except BaseException as error:
+            turn_back(run, error)
+        else:
+            go_on(run.delivery, run)
 
     def _unpack(self, run: Run) -> None:
+        packing = run.envelope.overrides.packing
+        if packing is not None and packing.offloaded:
+            return
         try:
             run.envelope = unpacked(run.envelope, self._max_payload)
         except TooLarge as error:

@@ -6,8 +6,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from headrace.client.send.offloading import load
 from headrace.client.topic.dead_event import DeadEvent, DeadHandler
 from headrace.client.topic.subscription import Subscription
 from headrace.core.clock import to_datetime
@@ -89,6 +91,7 @@ class DeadHandlerCaller(DeadWalker):
     async def _called(self, queue: str, job: DeadJob) -> bool:
         """Whether the handler returned, or there is nothing to call it with."""
         dead = dead_event(self._subscription, job)
+        await dead.event.load(partial(load, self._subscription.offload))
         arguments = self._handler.arguments(dead)
         if arguments is None:
             log.warning(

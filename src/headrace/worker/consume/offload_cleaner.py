@@ -1,0 +1,58 @@
+"""Deletes payloads that were kept outside of the store, when their jobs have ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headrace.client.send.offloading import discard
+from headrace.client.task import Task
+from headrace.client.topic.subscription import Subscription
+from headrace.core.job.delivery import LeasedDelivery
+from headrace.core.job.envelope import id_and_task
+from headrace.core.job.outcome import Cancelled, Done
+from headrace.core.payload.offload import Offload
+from headrace.store.contract import Settlement
+from headrace.worker.consume.settler import Settled
+
+
+class OffloadCleaner:
+    """Passes on what is settled. The payload of a job that is done or cancelled is deleted once
+    that is written; that of a dead job stays for its replay. If the worker dies in between, the
+    payload is left over. Events are never deleted: other groups have them too."""
+
+    def __init__(self, offloads: Mapping[bytes, Offload], settled: Settled) -> None:
+        self._offloads = offloads
+        self._settled = settled
+        self.settled: Settled = self._clean_up if offloads else settled
+        self._deleting: set[asyncio.Task[None]] = set()
+
+    def _clean_up(self, settlements: Sequence[Settlement], lost: Sequence[LeasedDelivery]) -> None:
+        self._settled(settlements, lost)
+        for item in settlements:
+            if isinstance(item.outcome, (Done, Cancelled)) and item.delivery not in lost:
+                self._clean(item.delivery)
+
+    def _clean(self, delivery: LeasedDelivery) -> None:
+        offload = self._offloads.get(id_and_task(delivery.envelope)[1])
+        if offload is not None:
+            task = asyncio.create_task(discard(offload, [delivery.envelope]))
+            self._deleting.add(task)
+            task.add_done_callback(self._deleting.discard)
+
+    async def close(self) -> None:
+        """Return when all that was begun is deleted."""
+        if self._deleting:
+            await asyncio.wait(self._deleting)
+
+
+def cleaner_of(tasks: Mapping[str, Task[..., Any]], settled: Settled) -> OffloadCleaner:
+    """A cleaner of the payloads that these tasks have outside of the store."""
+    found = {
+        task.name.encode(): task.offload
+        for task in tasks.values()
+        if not isinstance(task, Subscription)
+        if task.offload is not None and task.offload.delete is not None
+    }
+    return OffloadCleaner(found, settled)
