@@ -49,6 +49,7 @@ from headrace.core.task.options import (
     with_defaults,
 )
 from headrace.core.task.queue_settings import QueueSettings
+from headrace.core.task.uniqueness import LabelMaker
 from headrace.core.topic.topic import TopicKwargs
 from headrace.errors import ConfigError, HeadraceError, ResultTimeout
 from headrace.middleware import nesting, wrapping
@@ -173,13 +174,17 @@ class Headrace(Settings):
         *,
         batch: int,
         max_wait: Duration = BATCH_WAIT,
+        batch_key: LabelMaker | str | None = None,
+        grace: Duration | None = None,
         **options: Unpack[TaskKwargs],
     ) -> BatchTaskDecorator: ...
     def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """Make a function a task. `timeout` None is no limit; `result_ttl` 0 keeps no result, which
         is the fastest. With `batch`, the function takes a list of up to `batch` items; the first
-        waits up to `max_wait` for others. `on_success` and `on_dead` are functions or tasks that
-        run as jobs of their own: with the job and its result, and with the job and its failure."""
+        waits up to `max_wait` for others. With `batch_key` or `grace`, jobs of one key gather in
+        the store, until there are enough, or none came for `grace`. `on_success` and `on_dead` are
+        functions or tasks that run as jobs of their own: with the job and its result, and with the
+        job and its failure."""
 
         def make(function: Callable[..., Any]) -> Task[..., Any]:
             return self._registered(self._make_task(function, options))

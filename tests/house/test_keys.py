@@ -89,10 +89,15 @@ class Block(NamedTuple):
 
 
 def blocks(file: str) -> list[Block]:
-    pattern = re.compile(r"^local function (\w+)\((.*?)\)$(.*?)^end$", re.MULTILINE | re.DOTALL)
+    # In a block of `do`, too, where a function is often set that was declared before it.
+    pattern = re.compile(
+        r"^( *)(?:local function (\w+)|(\w+) = function)\((.*?)\)$(.*?)^\1end$",
+        re.MULTILINE | re.DOTALL,
+    )
     text = code(file)
     found = [
-        Block(file, name, names.split(", "), body) for name, names, body in pattern.findall(text)
+        Block(file, local or declared, names.split(", "), body)
+        for _, local, declared, names, body in pattern.findall(text)
     ]
     return [*found, Block(file, "", [], pattern.sub("", text))]
 

@@ -18,7 +18,7 @@ import msgspec
 
 from headrace.admin.app import named
 from headrace.admin.bodies import arguments_of
-from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints, Limit
+from headrace.core.job.constraints import BATCH_GATE, NO_CONSTRAINTS, Constraints, Limit
 from headrace.core.job.envelope import Envelope
 from headrace.core.job.progress import Progress
 from headrace.core.masking import NOTHING_HIDDEN, Masks, hidden_in
@@ -214,13 +214,14 @@ def masked_lane(lane: str, masks: Masks, task: str | None) -> str:
 
 
 def masked_gate(gate: str, masks: Masks, task: str | None) -> str:
-    """The name of a limit, with another in place of its `rate_key`."""
-    whole = f"{_RATE}{task}"
-    if not masks.hides or not gate.startswith(_RATE) or gate == whole:
+    """The name of a limit or a batch, with another in place of its `rate_key` or `batch_key`."""
+    kind = next((each for each in (_RATE, BATCH_GATE) if gate.startswith(each)), None)
+    whole = f"{kind}{task}"
+    if not masks.hides or kind is None or gate == whole:
         return gate
     known = task is not None and gate.startswith(f"{whole}:")
-    key = gate[len(whole) + 1 :] if known else gate.removeprefix(_RATE)
-    return f"{whole if known else _RATE.rstrip(':')}:{masks.name(key)}"
+    key = gate[len(whole) + 1 :] if known else gate.removeprefix(kind)
+    return f"{whole if known else kind.rstrip(':')}:{masks.name(key)}"
 
 
 def masked_limits(limits: Sequence[Limit], masks: Masks, task: str | None) -> tuple[Limit, ...]:
@@ -241,6 +242,9 @@ def _names(envelope: Envelope, constraints: Constraints) -> list[str]:
         constraints.unique.removeprefix(f"{task}:"),
         *(each for each in rates if not each.startswith(_RATE)),
     ]
+    if constraints.gathering is not None:
+        batch = constraints.gathering.name.removeprefix(f"{BATCH_GATE}{task}:")
+        names += [] if batch.startswith(BATCH_GATE) else [batch]
     return [name for name in names if name]
 
 

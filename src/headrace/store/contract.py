@@ -32,6 +32,7 @@ from headrace.store.values import (
     EndedJob,
     EndedJobPage,
     FlowMessage,
+    Gathered,
     IdempotencyKey,
     JobEnding,
     JobIdPage,
@@ -96,6 +97,8 @@ class JobSnapshot(msgspec.Struct, frozen=True):
     or they are larger than `MOST_INPUTS`."""
     ended: EndedJob | None = None
     """What the history has of a job that is done or cancelled."""
+    gathered: Gathered | None = None
+    """The batch of a job that gathers; with `bodies`."""
 
 
 def ended_snapshot(job: EndedJob, verdict: bytes = b"") -> JobSnapshot:
@@ -194,8 +197,8 @@ class Store(TopicStore, Protocol):
         searched too.
 
         A job passes its gates in this order, and waits, blocked, at each closed one: the jobs it
-        waits for, its time, its lane, its limits. If a parent has already ended, its end arrives at
-        once.
+        waits for, its time, its lane, its batch or its limits. If a parent has already ended, its
+        end arrives at once.
 
         With a `bound`, as many are stored, from the first on, as there is room for; the others are
         in the answer with `NO_ROOM`. A tick that was refused has not been fired.
@@ -479,9 +482,10 @@ class Consumer(Protocol):
     ) -> list[LeasedDelivery]:
         """Up to `limit` jobs of any of the queues that are not paused, each now leased to this
         consumer, and of each runner at most what `capacity` says; of one queue and runner those of
-        the highest priority first. Waits up to `wait` seconds for the first; jobs of a runner
-        without capacity stay where they are, and do not end the wait. Must not be cancelled:
-        `interrupt` ends the wait."""
+        the highest priority first. Jobs that have gathered come together, all that are left of
+        their batch, and count as one; they have the same `batch`. Waits up to `wait` seconds for
+        the first; jobs of a runner without capacity stay where they are, and do not end the wait.
+        Must not be cancelled: `interrupt` ends the wait."""
         ...
 
     async def begin(
@@ -570,8 +574,8 @@ class Upkeep(Protocol):
         ...
 
     async def promote(self, queue: str) -> Promotion:
-        """Let jobs go on that are due, by the store's clock, or that wait at a gate which is open
-        again."""
+        """Let jobs go on that are due, by the store's clock, that wait at a gate which is open
+        again, or that have gathered for long enough."""
         ...
 
     async def flow_messages(self, queue: str, limit: int = 500) -> list[FlowMessage]:

@@ -123,6 +123,14 @@ class LogPage(msgspec.Struct, frozen=True):
     """The number of the next line, to ask for more."""
 
 
+class Gathered(msgspec.Struct, frozen=True):
+    """Jobs that gather for one batch: how many, and when the first and the last came."""
+
+    count: int
+    first_ms: int
+    last_ms: int
+
+
 class Control(msgspec.Struct, frozen=True):
     """What people ask of the workers of a queue."""
 

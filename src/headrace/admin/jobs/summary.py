@@ -89,7 +89,8 @@ class JobSummary:
         last = attempts[-1] if attempts else None
         named = key_of(constraints) or (envelope and envelope.overrides.key) or None
         # Arguments may have megabytes: they are decoded only if there is a text to mask.
-        says = named or attempts or snapshot.progress or constraints.limits
+        gates = constraints.limits or constraints.gathering
+        says = named or attempts or snapshot.progress or gates
         masks = redaction.masks(envelope, constraints) if says else NOTHING_HIDDEN
         return cls(
             id=ids.to_text(job_id),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.admin.bodies import opened
 from headrace.admin.jobs.flow_survey import flow_around
+from headrace.admin.jobs.gathering_text import gathering_text
 from headrace.admin.jobs.obstacles import obstacle_of
 from headrace.admin.jobs.summary import JobSummary, key_of
 from headrace.admin.redaction import CLEAR, Redaction
@@ -150,8 +151,10 @@ class Why:
             return f"It is blocked: {self._flow()} for {await self._parents()} to end."
         if (task := gated_task(gate)) is not None:
             return f"It is blocked: task {task!r} is paused in queue {self._queue!r}."
-        obstacle = await self._obstacle()
-        return f"It is blocked: {self._rate(gate)}{f'; and {obstacle}' if obstacle else ''}."
+        obstacle, its_task = await self._obstacle(), self._job.task or ""
+        why = gathering_text(self._seen, self._constraints, its_task, self._masks)
+        why = why or self._rate(gate)
+        return f"It is blocked: {why}{f'; and {obstacle}' if obstacle else ''}."
 
     async def _running(self) -> str:
         worker, progress = self._seen.worker, self._job.progress

@@ -19,6 +19,10 @@ from headrace.core.job.ids import JobId, to_text
 MAX_PRIORITY = 100
 QUEUE_LIMIT = "queue rate"
 """The limit of all jobs of a queue; others are of a task."""
+MAX_GATHERED = 1000
+"""How many jobs may gather for one batch: stores move a batch in one step."""
+BATCH_GATE = "batch:"
+"""What the name of each gathering begins with."""
 
 # Checked when bytes are decoded; stores make the same checks where they decode themselves.
 _Text = Annotated[str, Meta(min_length=1)]
@@ -37,10 +41,25 @@ class Limit(msgspec.Struct, array_like=True, frozen=True):
     burst: _Ms = 0
 
 
+class Gathering(msgspec.Struct, array_like=True, frozen=True):
+    """Jobs of one `name` wait for each other, and run as one batch: when there are `most`, when the
+    first has waited `max_wait_ms`, or, if `grace_ms` is not 0, when none came for that long."""
+
+    name: Annotated[str, Meta(min_length=1, pattern=f"^{BATCH_GATE}")]
+    most: Annotated[int, Meta(ge=1, le=MAX_GATHERED)]
+    max_wait_ms: _Ms
+    grace_ms: _Ms = 0
+
+    def goes_ms(self, first_ms: int, last_ms: int) -> int:
+        """When the batch goes if no more come, given when the first and the last came."""
+        whole = first_ms + self.max_wait_ms
+        return min(whole, last_ms + self.grace_ms) if self.grace_ms else whole
+
+
 class Constraints(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     "priority": "p", "lane": "k", "width": "w", "unique": "u", "unique_for_ms": "f",
     "debounced": "b", "limits": "r", "ttl_ms": "t", "flow": "o", "task_lane": "l",
-    "task_width": "n",
+    "task_width": "n", "gathering": "g",
 }):  # fmt: skip
     """What a store checks before it lets a job run, and what an end of the job sets free."""
 
@@ -65,6 +84,12 @@ class Constraints(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     `QUEUE_LIMIT`; while it waits there, it has no place here. Other jobs may have this one as
     their only lane, but not before another: they would wait for each other."""
     task_width: _Count = 1
+    gathering: Gathering | None = None
+
+    @property
+    def gathers(self) -> Gathering | None:
+        """None for a job with lanes or limits: those count single jobs."""
+        return None if self.lane or self.task_lane or self.limits else self.gathering
 
 
 NO_CONSTRAINTS = Constraints()

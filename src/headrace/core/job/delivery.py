@@ -21,6 +21,8 @@ class LeasedDelivery:
     constraints = b""
     inputs = b""
     """Results of the jobs that this one waited for: a MessagePack array, in the order asked for."""
+    batch: Receipt = b""
+    """The store's name for the batch in which the job has gathered; all of it comes together."""
     count = 1
     epoch = 0
     job_id: JobId = b""

@@ -9,7 +9,8 @@ import msgspec
 
 from headrace.core.bounds import check_label
 from headrace.core.clock import to_ms
-from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints, Limit
+from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints, Gathering, Limit
+from headrace.core.task.gathering import key_maker
 from headrace.core.task.options import TaskOptions
 from headrace.core.task.queue_settings import QueueSettings
 from headrace.core.task.rate import task_limit
@@ -27,10 +28,11 @@ from headrace.errors import ArgumentError, ConfigError
 
 
 class CallLabels(msgspec.Struct, frozen=True):
-    """Texts made of a call's arguments: its unique name, and the key of its rate."""
+    """Texts made of a call's arguments: its unique name, the keys of its rate and its batch."""
 
     unique: str = ""
     rate_key: str = ""
+    batch_key: str = ""
 
 
 NO_LABELS = CallLabels()
@@ -50,8 +52,18 @@ class TaskConstraints:
         self._rate = declared.rate
         self._unique = AS_DECLARED.over(declared.unique)
         self._ttl_ms = to_ms("result_ttl", declared.result_ttl)
+        self._gathering = declared.gathering
+        self._make_batch_key: LabelMaker | None = None
+        if self._gathering is not None and self._gathering.key is not None:
+            where, item = f"task {declared.name!r}: ", signature.first
+            name = signature.first_name
+            self._make_batch_key = key_maker(where, self._gathering.key, name, item)
         self.declares = bool(
-            declared.priority or self._unique.by or declared.rate or declared.concurrency
+            declared.priority
+            or self._unique.by
+            or declared.rate
+            or declared.concurrency
+            or declared.gathering
         )
         """Whether each of its jobs has constraints."""
 
@@ -61,6 +73,13 @@ class TaskConstraints:
         options.unique.check_call(where, self._declared.unique)
         if options.rate_key and self._rate is None:
             raise ConfigError(f"{where}rate_key=) needs a rate= on the task")
+        if options.batch_key and (self._gathering is None or self._gathering.key is None):
+            raise ConfigError(f"{where}batch_key=) needs a batch_key= on the task")
+        if options.key and self._gathering is not None:
+            raise ConfigError(
+                f"{where}key=) does not go with a batch that gathers: jobs of one key run one "
+                "after the other, and would never meet; batch_key= says which jobs do"
+            )
 
     def labels(
         self,
@@ -70,19 +89,25 @@ class TaskConstraints:
         lacks_first_argument: bool,
     ) -> CallLabels:
         """The texts that are made of the arguments. An open call lacks the first argument."""
-        unique, rate_key = self._uniqueness(options).by, options.rate_key
+        unique, rate_key, batch_key = self._uniqueness(options).by, options.rate_key, ""
         if not rate_key and self._declared.rate_key is not None:
             self._check_complete("rate_key", lacks_first_argument)
             rate_key = self._make_label("rate_key", self._declared.rate_key, args, kwargs)
+        if self._make_batch_key is not None:
+            batch_key = options.batch_key
+            if not batch_key:
+                self._check_complete("batch_key", lacks_first_argument)
+                batch_key = self._make_label("batch_key", self._make_batch_key, args, kwargs)
         if not unique:
-            return CallLabels("", rate_key) if rate_key else NO_LABELS
+            is_any = rate_key or batch_key
+            return CallLabels("", rate_key, batch_key) if is_any else NO_LABELS
         if unique is True:
             fingerprint = self._signature.fingerprint(args, kwargs, lacks_first_argument)
-            return CallLabels(digest(self._task, fingerprint), rate_key)
+            return CallLabels(digest(self._task, fingerprint), rate_key, batch_key)
         if not isinstance(unique, str):
             self._check_complete("unique", lacks_first_argument)
             unique = self._make_label("unique", unique, args, kwargs)
-        return CallLabels(unique_name(self._task, unique), rate_key)
+        return CallLabels(unique_name(self._task, unique), rate_key, batch_key)
 
     def of_job(
         self, queue: str, options: SendOptions, labels: CallLabels, waits: bool = False
@@ -105,6 +130,7 @@ class TaskConstraints:
             limits=self._limits(queue, labels),
             task_lane=task_lane,
             task_width=task_width,
+            gathering=self._batch(queue, labels.batch_key),
         )
         if made == NO_CONSTRAINTS and not waits:
             return NO_CONSTRAINTS
@@ -142,6 +168,19 @@ class TaskConstraints:
         if settings is None or settings.limit is None:
             return limits
         return (*limits, settings.limit)
+
+    def _batch(self, queue: str, key: str) -> Gathering | None:
+        declared = self._declared
+        if declared.gathering is None or declared.batch is None:
+            return None
+        settings = self._queues.get(queue)
+        if settings is not None and (settings.limit or settings.concurrency):
+            bound = "rate" if settings.limit else "concurrency"
+            raise ConfigError(
+                f"task {self._task!r}: a batch that gathers does not go with the {bound} of queue "
+                f"{queue!r}, which counts single jobs; give the task a queue of its own"
+            )
+        return declared.gathering.of_job(self._task, key, declared.batch, declared.max_wait)
 
     def _check_complete(self, what: str, lacks_first_argument: bool) -> None:
         if lacks_first_argument:

@@ -25,6 +25,7 @@ from headrace.core.payload.compression import Compression
 from headrace.core.payload.offload import Offload
 from headrace.core.payload.packing import PLAIN_PAYLOADS, PayloadOptions
 from headrace.core.queue_names import check_queue
+from headrace.core.task.gathering import TaskGathering
 from headrace.core.task.rate import Rate
 from headrace.core.task.send_options import JobOptions, check_priority
 from headrace.core.task.uniqueness import NOT_UNIQUE, LabelMaker, Uniqueness
@@ -34,7 +35,7 @@ BATCH_WAIT = 0.5
 
 
 class TaskKwargs(JobOptions, total=False):
-    """What `@app.task(...)` takes, beside `batch` and `max_wait`."""
+    """What `@app.task(...)` takes, beside `batch` and what goes with it."""
 
     name: str | None
     retry: Retry | None
@@ -91,7 +92,7 @@ def with_defaults(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> Ma
     return {**defaults, **said} if defaults else options
 
 
-_KNOWN = sorted((*TaskKwargs.__annotations__, "batch", "max_wait"))
+_KNOWN = sorted((*TaskKwargs.__annotations__, "batch", "max_wait", "batch_key", "grace"))
 
 
 class TaskOptions(msgspec.Struct, frozen=True):
@@ -116,6 +117,8 @@ class TaskOptions(msgspec.Struct, frozen=True):
     max_wait: float = BATCH_WAIT
     """How many seconds the first job of a batch waits for others."""
     payloads: PayloadOptions = PLAIN_PAYLOADS
+    gathering: TaskGathering | None = None
+    """How batches gather in the store; None if each worker fills its own."""
 
     @classmethod
     def of_function(
@@ -152,6 +155,9 @@ class TaskOptions(msgspec.Struct, frozen=True):
         given["unique"] = Uniqueness.declared(where, options)
         given["rate"] = _rate(where, options)
         given["payloads"] = _payloads(where, options)
+        if (gathering := TaskGathering.declared(where, options)) is not None:
+            given["gathering"] = gathering
+            given["max_wait"] = gathering.max_wait(where, options, BATCH_WAIT)
         return cls(**given)
 
     def __post_init__(self) -> None:
@@ -203,6 +209,8 @@ def _check_batch(where: str, options: TaskOptions) -> None:
             raise ConfigError(f"{where}max_wait needs batch=")
         return
     check_count(f"{where}batch", options.batch)
+    if options.gathering is not None:
+        options.gathering.check_size(where, options.batch)
     seconds = to_ms(f"{where}max_wait", options.max_wait) / 1000
     # A timedelta is fine too, but is read as seconds: a frozen value settles this once.
     msgspec.structs.force_setattr(options, "max_wait", seconds)

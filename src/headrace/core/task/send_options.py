@@ -42,6 +42,7 @@ class SendKwargs(JobOptions, total=False):
     key: str
     unique: bool | str
     rate_key: str
+    batch_key: str
 
 
 class SendOptions(msgspec.Struct, frozen=True):
@@ -57,6 +58,7 @@ class SendOptions(msgspec.Struct, frozen=True):
     key: str = ""
     unique: Uniqueness = AS_DECLARED
     rate_key: str = ""
+    batch_key: str = ""
     overrides: Overrides = NO_OVERRIDES
 
     def __bool__(self) -> bool:
@@ -129,6 +131,8 @@ def _constraints(unique: Uniqueness, changes: SendKwargs) -> dict[str, Any]:
         new["key"] = check_label("options(key=)", changes["key"])
     if "rate_key" in changes:
         new["rate_key"] = check_label("options(rate_key=)", changes["rate_key"])
+    if "batch_key" in changes:
+        new["batch_key"] = check_label("options(batch_key=)", changes["batch_key"])
     return new
 
 

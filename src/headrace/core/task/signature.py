@@ -98,6 +98,11 @@ class Signature:
         return self._hints.get(self._parameters[0].name, Any) if known else Any
 
     @property
+    def first_name(self) -> str:
+        """The name of the first argument; empty if there is none."""
+        return self._parameters[0].name if self._parameters else ""
+
+    @property
     def takes(self) -> int:
         """How many arguments it takes by position, those with defaults included."""
         return self._positional

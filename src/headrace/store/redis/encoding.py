@@ -24,7 +24,7 @@ from headrace.store.flow_values import decode_cause
 from headrace.store.oddities import readable
 from headrace.store.redis.connection.link import Argument
 from headrace.store.redis.keys import unsigned
-from headrace.store.values import EndedJob
+from headrace.store.values import EndedJob, Gathered
 
 
 def envelope_of(fields: Sequence[bytes]) -> bytes:
@@ -123,7 +123,7 @@ def snapshot(reply: list[Any], job: EndedJob | None = None) -> JobSnapshot | Non
     """The reply of `get.lua` for one job, which may be in the history; raises `Malformed` if all
     there is is an unreadable verdict."""
     state, due, worker, deliveries, reason, envelope, history, verdict, constraints = reply[:9]
-    progress, cause, ended, inputs = reply[9:]
+    progress, cause, ended, inputs, gathered = reply[9:]
     if not state:
         if job is not None:
             return ended_snapshot(job, verdict)
@@ -145,6 +145,7 @@ def snapshot(reply: list[Any], job: EndedJob | None = None) -> JobSnapshot | Non
         moment if now is State.DEAD else None,
         decode_cause(cause),
         inputs,
+        gathered=Gathered(*gathered) if gathered else None,
     )
 
 

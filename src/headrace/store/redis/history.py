@@ -73,7 +73,7 @@ class RedisHistory(RedisSurveys):
             self.links().ask, [keys], bodies=True, inputs_most=0, job_ids=job_ids
         )
         chunks: dict[tuple[bytes, bytes], tuple[bytes, list[JobId]]] = {}
-        for job_id, (*_, ended, _) in zip(job_ids, found, strict=True):
+        for job_id, (*_, ended, _, _) in zip(job_ids, found, strict=True):
             if ended:
                 _, shelf, number, _, data = ended
                 known, inside = chunks.get((shelf, number), (b"", []))

@@ -26,6 +26,9 @@ LOG = b"@/"
 RETURNED = "returned"
 """The consumer that owns what a worker handed back; any worker may take it at once."""
 
+BATCHES = b"b"
+"""What the level labels of batches that have gathered begin with."""
+
 _RUNNERS: dict[bytes, Runner] = {b"t": "thread", b"p": "process"}
 _LABELS = {runner: label.decode() for label, runner in _RUNNERS.items()}
 
@@ -42,7 +45,7 @@ def signed(worker: str, lease_ms: int) -> str:
 
 def runner_of_label(label: bytes) -> Runner:
     """The runner of the jobs with this level label; also of a receipt, which begins with it."""
-    return _RUNNERS.get(label[:1], "loop")
+    return _RUNNERS.get(label[1:2] if label[:1] == BATCHES else label[:1], "loop")
 
 
 def unsigned(consumer: str) -> str:
@@ -55,11 +58,11 @@ class QueueKeys:
     | key             | type   | holds                                                            |
     |-----------------|--------|------------------------------------------------------------------|
     | ready           | stream | jobs to run: fields `j` (envelope), `h` (history), `t`            |
-    |                 |        | (constraints), `i` (inputs), each but the first only if there    |
-    |                 |        | is one                                                           |
+    |                 |        | (constraints), `i` (inputs), `b` (size and name of its batch, if |
+    |                 |        | it gathered), each but the first only if there is one            |
     | level + l       | stream | the same, of jobs with level label l: `t` for those that run in  |
     |                 |        | threads, `p` in processes, nothing for the loop; then their      |
-    |                 |        | priority unless that is 0                                        |
+    |                 |        | priority unless that is 0; `b` before that for whole batches     |
     | levels          | zset   | the labels that were ever used, by priority                      |
     | jobs + b        | hash   | the index. Of the jobs of bucket b, job id → place: an entry id  |
     |                 |        | of `ready`, or a label, `/` and an entry id; `s` scheduled,      |
@@ -72,7 +75,8 @@ class QueueKeys:
     | lanes           | hash   | lane → how many jobs are in it; none for one that is idle        |
     | lane + l        | zset   | job ids that wait for lane l, in order                           |
     | gates           | zset   | gates by the time at which they may let the next job pass        |
-    | line + g        | zset   | job ids that wait at gate g, in order                            |
+    | line + g        | zset   | job ids that wait at gate g, in order; at that of a batch by the |
+    |                 |        | time at which they came, in microseconds                         |
     | starts + g      | list   | when the jobs that passed gate g began; expires by itself        |
     | passed + g      | set    | job ids that passed gate g and have not begun                    |
     | pace + g        | string | when the next may pass if they are spread out; expires by itself |

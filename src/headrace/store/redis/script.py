@@ -26,12 +26,23 @@ from headrace.core.bounds import (
     FLOW_COUNTED_MS,
     RESULT_TTL,
 )
-from headrace.core.job.constraints import QUEUE_LIMIT
+from headrace.core.job.constraints import BATCH_GATE, QUEUE_LIMIT
 from headrace.core.job.outcome import task_gate
 from headrace.store.redis.connection.requests import REMEMBERED
 from headrace.store.redis.keys import RETURNED, WORKERS, QueueKeys
 
-MOVING = ("index", "streams", "limits", "lanes", "shelves", "ends", "flows", "stops", "finish")
+MOVING = (
+    "index",
+    "streams",
+    "limits",
+    "batches",
+    "lanes",
+    "shelves",
+    "ends",
+    "flows",
+    "stops",
+    "finish",
+)
 """The files of `lua/moving`, in the order in which they build on each other."""
 
 _CONSTANTS = "\n".join(
@@ -41,6 +52,7 @@ _CONSTANTS = "\n".join(
         "RETURNED": RETURNED,
         "TASK_GATE": task_gate(""),
         "QUEUE_LIMIT": QUEUE_LIMIT,
+        "BATCH_GATE": BATCH_GATE,
         "KEPT_MS": int(RESULT_TTL * 1000),
         "DEAD_MOST": DEAD_KEPT_COUNT,
         "DEAD_MS": DEAD_KEPT_DAYS * 86_400_000,

@@ -41,8 +41,8 @@ from headrace.store.values import (
 )
 
 _CURSORS = {
-    State.WAITING: re.compile(r"([tp]?\d*|@) \d+-\d+"),
-    State.RUNNING: re.compile(r"([tp]?\d*|@) \d+-\d+"),
+    State.WAITING: re.compile(r"(b?[tp]?\d*|@) \d+-\d+"),
+    State.RUNNING: re.compile(r"(b?[tp]?\d*|@) \d+-\d+"),
     State.SCHEDULED: re.compile(r"\d+ ([0-9a-f]{2})*"),
     State.BLOCKED: re.compile(r"\d{1,19}"),
     State.DEAD: re.compile(r"\d+-\d+"),

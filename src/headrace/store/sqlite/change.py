@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
+    from headrace.core.job.constraints import Gathering
     from headrace.core.job.history_rules import HistoryRules
     from headrace.core.job.ids import JobId
     from headrace.store.sqlite.connection.signals import Kind
@@ -67,6 +68,8 @@ class Change:
         """What is counted without a fact of its own, by task and kind."""
         self.freed_lanes: set[str] = set()
         self.accounts: dict[str, Account] = {}
+        self.grown: dict[str, tuple[Gathering, bool]] = {}
+        """Batches to which jobs came, by name, and whether they go at once."""
         self.arrivals: list[tuple[str, Arrival]] = []
         self.deaths = DeathCount()
         """Jobs of any queue that die of this write without a run."""

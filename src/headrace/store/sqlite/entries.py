@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # What there is of a job beyond its row. Most jobs have none of it, and pay for none of it.
 CANCELLING = 1  # as in the index `jobs_cancelling`
-CONSTRAINED = 2  # a lane, a unique name or limits
+CONSTRAINED = 2  # a lane, a unique name, limits or a batch to gather in
 PASSED = 4  # let through the limits of its task, not begun
 CHILDREN = 8
 MARKED = 16
@@ -26,6 +26,7 @@ REPORTED = 32
 LADEN = 64  # a history, constraints or inputs, which are delivered with it
 IN_FLOW = 128  # counted with a flow
 QUEUE_PASSED = 256  # let through the limit of its queue, not begun
+BATCHED = 512  # has gathered in the batch that its row names
 ATTACHED = CANCELLING | CONSTRAINED | PASSED | QUEUE_PASSED | CHILDREN | MARKED | REPORTED | IN_FLOW
 
 FLOW_GATE = "f"
@@ -37,6 +38,10 @@ def lane_gate(lane: str) -> str:
 
 def limit_gate(limit: str) -> str:
     return f"r{limit}"
+
+
+def batch_gate(name: str) -> str:
+    return f"b{name}"
 
 
 def pause_gate(task: str) -> str:
@@ -135,9 +140,13 @@ def flags_again(entry: Entry) -> int:
 
 
 def is_constrained(constraints: Constraints) -> bool:
-    """Whether an end of the job sets something free that is in the way of others."""
+    """Whether a move of the job, or its end, has more to do than that of others."""
     return bool(
-        constraints.lane or constraints.task_lane or constraints.limits or constraints.unique
+        constraints.lane
+        or constraints.task_lane
+        or constraints.limits
+        or constraints.unique
+        or constraints.gathering
     )
 
 

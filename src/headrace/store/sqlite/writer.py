@@ -107,6 +107,8 @@ def _draw_consequences(change: Change) -> None:
     for each in change.family.values():
         if each.freed_lanes:
             routing.refill_lanes(each)
+        if each.grown:
+            routing.release_batches(each)
         if each.accounts:
             accounts.close_accounts(each)
         if each.facts or each.ended[0] or each.counts:

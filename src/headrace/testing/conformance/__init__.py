@@ -24,6 +24,8 @@ from headrace.testing.conformance.flows.far_resumption import FarResumptionConfo
 from headrace.testing.conformance.flows.follow import FollowConformance
 from headrace.testing.conformance.flows.joins import JoinsConformance
 from headrace.testing.conformance.flows.resumption import ResumptionConformance
+from headrace.testing.conformance.gates.batch_moves import BatchMovesConformance
+from headrace.testing.conformance.gates.batches import BatchesConformance
 from headrace.testing.conformance.gates.debounce import DebounceConformance
 from headrace.testing.conformance.gates.lanes import LanesConformance
 from headrace.testing.conformance.gates.limits import LimitsConformance
@@ -89,6 +91,8 @@ class StoreConformance(
     MixedWidthsConformance,
     LimitsConformance,
     PaceConformance,
+    BatchesConformance,
+    BatchMovesConformance,
     UniqueConformance,
     DebounceConformance,
     TicksConformance,

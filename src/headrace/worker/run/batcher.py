@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from headrace.core.job.delivery import Receipt
 from headrace.core.job.failure import GateClosed, Unfit, describe
 from headrace.core.job.history import NO_HISTORY
 from headrace.core.job.retry import RemoteError, names_of
@@ -94,17 +95,20 @@ class BatchRun(Run):
 
 class Batcher:
     """One batch of each task fills at a time. A job that waits in it needs no slot; the batch takes
-    one when it is launched: when it is full, or `max_wait` after its first job came."""
+    one when it is launched: when it is full, or `max_wait` after its first job came. Batches that
+    gathered in the store are launched as they come."""
 
     def __init__(self, slots: Slots, launch: Callable[[Run], None]) -> None:
         self._slots = slots
         self._launch = launch
         self._loop = asyncio.get_running_loop()
-        self._filling: dict[str, _Filling] = {}
+        self._filling: dict[Receipt, _Filling] = {}
 
     def add(self, run: Run) -> bool:
         """True if the batch is launched now, with the slot of this job."""
         task = run.task
+        if task.declared.gathering is not None:
+            return self._join_gathered(run)
         if run.on_last_chance:
             self._launch(BatchRun([run]))
             return True
@@ -125,6 +129,26 @@ class Batcher:
             filling.timer = self._loop.call_later(task.declared.max_wait, self._time_is_up, filling)
         return False
 
+    def _join_gathered(self, run: Run) -> bool:
+        """The store has gathered the batch, and hands it out as a whole: all that the reader brings
+        of it now. A job that the store has not gathered runs alone."""
+        self._slots.batch_extra = 0
+        batch = run.delivery.batch
+        if run.on_last_chance or not batch:
+            self._launch(BatchRun([run]))
+            return True
+        filling = self._filling.get(batch)
+        if filling is None:
+            filling = self._filling[batch] = _Filling()
+            self._loop.call_soon(self._is_whole, batch)
+        filling.runs.append(run)
+        return False
+
+    def _is_whole(self, batch: Receipt) -> None:
+        filling = self._filling.pop(batch)
+        if filling.runs:
+            self._time_is_up(filling)
+
     def waiting(self) -> Iterator[Run]:
         """The jobs that have not begun."""
         for filling in self._filling.values():
@@ -132,7 +156,7 @@ class Batcher:
 
     def leave_out(self, run: Run) -> bool:
         """Whether the job was one of those that wait."""
-        filling = self._filling.get(run.task.name)
+        filling = self._filling.get(run.delivery.batch or run.task.name)
         if filling is None or run not in filling.runs:
             return False
         filling.runs.remove(run)

@@ -12,8 +12,11 @@ local MOST_READ = 1000000
 
 -- The place of a label among all that there may be, as in `levels_in`; 0 for the stream without one.
 local function rank(label)
-  local runner, priority = string.match(label, '^([tp]?)(%d*)$')
-  return (tonumber(priority) or 0) * 3 + (runner == 't' and 2 or runner == 'p' and 1 or 0)
+  local of_batches, runner, priority = string.match(label, '^(b?)([tp]?)(%d*)$')
+  local kind = runner == 't' and 2 or runner == 'p' and 1 or 0
+  -- In front of batches are jobs of threads and processes, behind them those of the loop.
+  kind = of_batches == 'b' and kind + 1 or kind > 0 and kind + 3 or 0
+  return (tonumber(priority) or 0) * 6 + kind
 end
 
 -- The streams one after the other. A cursor is a label and the last id seen in its stream.
@@ -21,11 +24,11 @@ local function streams()
   local levels = levels_in(key.levels)
   table.sort(levels, function(one, other) return rank(one) > rank(other) end)
   levels[#levels + 1] = '0'
-  local begun, last = string.match(cursor, '^([tp]?%d*) (.+)$')
+  local begun, last = string.match(cursor, '^(b?[tp]?%d*) (.+)$')
   local of_log = string.match(cursor, '^@ (.+)$')
   local found = {}
   for _, level in ipairs(of_log and {} or levels) do
-    local wanted = not only or string.match(level, '^[tp]?') == only
+    local wanted = not only or string.match(level, '^b?([tp]?)') == only
     if wanted and (not begun or rank(level) <= rank(begun)) then
       found[#found + 1] = {level, level == '0' and key.ready or key.level .. level, level == begun and '(' .. last or '-'}
     end

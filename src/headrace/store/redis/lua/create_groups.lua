@@ -2,7 +2,7 @@
 -- Create missing consumer groups; atomic with the epoch, because a group that is created again hands out what others hold.
 -- KEYS: ready level levels epoch paused log groups counted disbanded facts
 -- ARGV: group returned member:str
--- Returns tuple[int, list[bytes], list[bytes], int, int, *tuple[bytes, ...]]: {epoch, levels, returned, paused, waiting, odd…}: the state for a reader; `returned` are the labels of streams in which something was handed back, `waiting` counts the jobs that wait in `ready`, `odd` are keys that are not of their types.
+-- Returns tuple[int, list[bytes], list[bytes], int, int, *tuple[bytes, ...]]: {epoch, levels, returned, paused, waiting, odd…}: the state for a reader; `returned` are the labels of streams in which something was handed back, or a batch waits, `waiting` counts the jobs that wait in `ready`, `odd` are keys that are not of their types.
 
 -- member: 'ordered on_failure' of the group of a topic, '' for an ordinary queue.
 local SEEN_EVERY = 10000
@@ -58,12 +58,19 @@ if member ~= '' then
   labels[key.log] = '@'
   be_seen()
 end
+
+-- Batches are read by `fetch` alone, which is to be asked while there are any.
+local function has_batch(stream)
+  local info = string.sub(labels[stream], 1, 1) == 'b' and group_info(stream, group)
+  return info and #redis.call('XRANGE', stream, '(' .. info.last, '+', 'COUNT', 1) > 0
+end
+
 local back = {}
 for _, stream in ipairs(streams) do
   local trouble = make_group(stream)
   if trouble then
     return trouble
-  elseif #redis.call('XPENDING', stream, group, '-', '+', 1, returned) > 0 then
+  elseif #redis.call('XPENDING', stream, group, '-', '+', 1, returned) > 0 or has_batch(stream) then
     back[#back + 1] = labels[stream]
   end
 end

@@ -1,8 +1,8 @@
 #!lua flags=no-writes
 -- The states of jobs; atomic, so that a job that moves is seen in one place.
--- KEYS: ready level jobs scheduled parked dead result progress log log_jobs flow history shelves, of each queue
+-- KEYS: ready level jobs scheduled parked dead result progress log log_jobs flow history shelves line, of each queue
 -- ARGV: groups returned bodies:bool inputs_most:int, then *job_ids:bytes
--- Returns list[list[Any]]: for each queue one after the other, and each job, {state, due, worker, deliveries, reason, envelope, history, verdict, constraints, progress, cause, ended, inputs}; state is '' if it is in no place; for a dead job, `due` is when it died. `ended` is {}, or {state}, or with bodies {state, shelf, chunk, place, data}, where the data is left out if the chunk came before.
+-- Returns list[list[Any]]: for each queue one after the other, and each job, {state, due, worker, deliveries, reason, envelope, history, verdict, constraints, progress, cause, ended, inputs, gathered}; state is '' if it is in no place; for a dead job, `due` is when it died. `ended` is {}, or {state}, or with bodies {state, shelf, chunk, place, data}, where the data is left out if the chunk came before. `gathered` is {}, or of a job that gathers, with bodies, {jobs of its batch, and when the first and the last of them came}.
 
 local group, returned, bodies = nil, ARGV[2], ARGV[3] == '1'
 local inputs_most = tonumber(ARGV[4])
@@ -27,6 +27,17 @@ local function parked(job_id, state, due, reason)
   if body then
     local job = unparked(job_id, body)
     return with_bodies(snapshot, job.history, job.envelope, job.constraints, job.inputs)
+  end
+  return snapshot
+end
+
+-- A job at a gate, which may be that of its batch.
+local function at_gate(job_id, name)
+  local snapshot, line = parked(job_id, 'blocked', '0', name), key.line .. name
+  if bodies and string.sub(name, 1, 6) == 'batch:' then
+    local first = redis.pcall('ZRANGE', line, 0, 0, 'WITHSCORES')[2]
+    local last = first and redis.call('ZRANGE', line, -1, -1, 'WITHSCORES')[2]
+    snapshot[14] = first and {redis.call('ZCARD', line), math.floor(first / 1000), math.floor(last / 1000)}
   end
   return snapshot
 end
@@ -87,7 +98,7 @@ local function snapshot_of(job_id, place)
   elseif first == 'f' then
     return parked(job_id, 'blocked', '0', 'flow')
   elseif first == 'g' then
-    return parked(job_id, 'blocked', '0', string.sub(place, 2))
+    return at_gate(job_id, string.sub(place, 2))
   elseif first == 'd' then
     return dead(string.sub(place, 2))
   end
@@ -130,7 +141,7 @@ each_queue(ARGV[1], function(its_group)
     end
     snapshot[8] = redis.call('GET', key.result .. job_id) or ''
     snapshot[10] = has_progress and redis.call('HGET', key.progress, job_id) or ''
-    snapshot[12], snapshot[13] = {}, snapshot[13] or ''
+    snapshot[12], snapshot[13], snapshot[14] = {}, snapshot[13] or '', snapshot[14] or {}
     of_queue[job_id] = of_queue[job_id] or snapshot
     snapshots[#snapshots + 1] = of_queue[job_id]
   end

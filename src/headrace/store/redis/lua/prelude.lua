@@ -171,11 +171,12 @@ local function remove_places(index, job_ids)
 end
 
 -- The labels of the streams in use, the highest priority first; other values are passed over. A label is
--- 't' for threads, 'p' for processes, nothing for the loop, and then the priority unless that is 0.
+-- 't' for threads, 'p' for processes, nothing for the loop, and then the priority unless that is 0. Batches that have
+-- gathered are in streams of their own: 'b' is before all that.
 local function levels_in(name)
   local found = {}
   for _, label in ipairs(redis.call('ZREVRANGE', name, 0, -1)) do
-    if string.find(label, '^[tp]?[1-9]%d*$') or label == 't' or label == 'p' then
+    if string.find(label, '^b?[tp]?[1-9]%d*$') or string.find(label, '^b?[tp]$') or label == 'b' then
       found[#found + 1] = label
     end
   end
@@ -199,7 +200,7 @@ end
 
 -- The stream and the entry id of a place.
 local function entry_in(place)
-  local label, id = string.match(place, '^([tp]?%d*)/(%d+%-%d+)$')
+  local label, id = string.match(place, '^(b?[tp]?%d*)/(%d+%-%d+)$')
   return label and key.level .. label or key.ready, id or place
 end
 
@@ -254,7 +255,7 @@ end
 
 -- Whether a place is an entry of a stream, and not other bytes.
 local function is_entry(place)
-  return string.find(place, '^%d+%-%d+$') or string.find(place, '^[tp]?%d*/%d+%-%d+$')
+  return string.find(place, '^%d+%-%d+$') or string.find(place, '^b?[tp]?%d*/%d+%-%d+$')
 end
 
 -- The fields of a parked job, as in a stream entry. Bytes that are not ours count as an envelope: a

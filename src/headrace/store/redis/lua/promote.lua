@@ -96,6 +96,13 @@ local function open(name)
   end
 end
 
+-- A batch goes as a whole, or is looked at again when it may.
+local function open_batch_at(name)
+  if moved < limit then
+    moved = moved + open_batch(name)
+  end
+end
+
 -- Opening times were computed by the clock as it was: if it was set back, look at all gates.
 local seen = tonumber(redis.call('HGET', key.reclaims, 'clock') or 0)
 if now() < seen then
@@ -104,12 +111,13 @@ if now() < seen then
   end
 end
 for _, name in ipairs(redis.call('ZRANGE', key.gates, '-inf', string.format('%d', now()), 'BYSCORE', 'LIMIT', 0, 100)) do
-  if not pcall(open, name) then
+  if not pcall(string.sub(name, 1, #BATCH_GATE) == BATCH_GATE and open_batch_at or open, name) then
     -- The keys of this limit are not of their types: it must not be tried first again and again.
     arm(name, 60000)
   end
 end
 
+moved = moved + release_batches()
 due_before = nil
 finish(0, '', {}, '')
 local first = first_due()

@@ -28,71 +28,90 @@ local chosen, found, foreign, left_behind = {}, 0, false, false
 local passed, more = 0, false
 local paused = redis.call('SISMEMBER', key.paused, '')
 
--- One more crash and the job is dead. A worker gets one such job at a time, so that one that kills its
--- workers does not take others with it.
-local function wanted(delivered)
-  if delivered < crash_limit - 1 then
-    return true
-  end
-  local free = last_chance
-  last_chance = false
-  left_behind = left_behind or not free
-  return free
-end
-
--- The cancelled jobs that an entry may be.
-local function cancelling(entry)
-  local job_id = id_of(field(entry[2], 'j'))
-  if job_id == '' then
-    return redis.call('HKEYS', key.cancelling)
-  end
-  return redis.call('HEXISTS', key.cancelling, job_id) == 1 and {job_id} or {}
-end
-
--- Someone cancelled the job, and its worker is gone.
-local function ends_here(stream, level, id)
-  local entry = any_special() and redis.call('XRANGE', stream, id, id)[1]
-  local place = level == '0' and id or level .. '/' .. id
-  for _, job_id in ipairs(entry and cancelling(entry) or {}) do
-    if level == '@' or place_of(job_id) == place then
-      redis.call('XACK', stream, GROUP, id)
-      take_away(stream, id)
-      cancelled(job_of(job_id, entry[2]), true)
+-- A script has at most 200 locals: what only these need is inside.
+local choose, is_more
+do
+  -- One more crash and the job is dead. A worker gets one such job at a time, so that one that kills its
+  -- workers does not take others with it.
+  local function wanted(delivered)
+    if delivered < crash_limit - 1 then
       return true
     end
+    local free = last_chance
+    last_chance = false
+    left_behind = left_behind or not free
+    return free
   end
-  return false
-end
 
--- Whether it was taken from its holder. In a paused queue nothing begins, but cancelled jobs end.
-local function choose(level, stream, pending)
-  local runner = string.match(level, '^[tp]?')
-  if ends_here(stream, level, pending[1]) then
-    return true
-  elseif room[runner] <= 0 then
-    left_behind = true
-    return false
-  elseif paused == 1 or not wanted(pending[4]) then
+  -- The cancelled jobs that an entry may be.
+  local function cancelling(entry)
+    local job_id = id_of(field(entry[2], 'j'))
+    if job_id == '' then
+      return redis.call('HKEYS', key.cancelling)
+    end
+    return redis.call('HEXISTS', key.cancelling, job_id) == 1 and {job_id} or {}
+  end
+
+  -- Someone cancelled the job, and its worker is gone.
+  local function ends_here(stream, level, id)
+    local entry = any_special() and redis.call('XRANGE', stream, id, id)[1]
+    local place = level == '0' and id or level .. '/' .. id
+    for _, job_id in ipairs(entry and cancelling(entry) or {}) do
+      if level == '@' or place_of(job_id) == place then
+        redis.call('XACK', stream, GROUP, id)
+        take_away(stream, id)
+        cancelled(job_of(job_id, entry[2]), true)
+        return true
+      end
+    end
     return false
   end
-  room[runner] = room[runner] - 1
-  chosen[level] = chosen[level] or {ids = {}, counts = {}}
-  table.insert(chosen[level].ids, pending[1])
-  chosen[level].counts[pending[1]] = pending[4] + 1
-  found = found + 1
-  return true
+
+  -- Whether an entry is of the batch whose job was taken last: that needs no more room. A batch goes as a whole.
+  local batch_seen, batch_taken
+  is_more = function(level, stream, id)
+    if string.sub(level, 1, 1) ~= 'b' then
+      return false
+    end
+    local entry = redis.call('XRANGE', stream, id, id)[1]
+    batch_seen = entry and field(entry[2], 'b')
+    return entry and batch_seen == batch_taken
+  end
+
+  -- Whether it was taken from its holder. In a paused queue nothing begins, but cancelled jobs end.
+  choose = function(level, stream, pending, more_of_batch)
+    local runner = string.match(level, '^b?([tp]?)')
+    if ends_here(stream, level, pending[1]) then
+      return true
+    elseif room[runner] <= 0 and not more_of_batch then
+      left_behind = true
+      return false
+    elseif paused == 1 or not wanted(pending[4]) then
+      return false
+    end
+    if not more_of_batch then
+      room[runner] = room[runner] - 1
+      found = found + 1
+    end
+    batch_taken = batch_seen
+    chosen[level] = chosen[level] or {ids = {}, counts = {}}
+    table.insert(chosen[level].ids, pending[1])
+    chosen[level].counts[pending[1]] = pending[4] + 1
+    return true
+  end
 end
 
 -- Jobs on their last chance must not hide the others: search behind them too.
 local function take_back(level, stream)
   local from, page = '-', nil
   repeat
-    local count = page and PAGE or limit
+    local count = (page or string.sub(level, 1, 1) == 'b') and PAGE or limit
     page = redis.call('XPENDING', stream, GROUP, from, '+', count, RETURNED)
     for _, pending in ipairs(page) do
-      if found < limit and back_room > 0 then
+      local more_of_batch = is_more(level, stream, pending[1])
+      if (found < limit and back_room > 0) or more_of_batch then
         local before = found
-        choose(level, stream, pending)
+        choose(level, stream, pending, more_of_batch)
         back_room = back_room - (found - before)
       end
       from = '(' .. pending[1]
@@ -100,68 +119,72 @@ local function take_back(level, stream)
   until #page < count or count == PAGE or found >= limit or paused == 1
 end
 
--- Some entries of one holder from `from` on, including all whose lease is over.
-local function page_of(stream, holder, pending, from)
-  if pending > MOST_AT_ONCE then
-    return redis.call('XPENDING', stream, GROUP, from, '+', PAGE, holder)
-  end
-  passed = passed + pending
-  return redis.call('XPENDING', stream, GROUP, 'IDLE', lease_of(holder), from, '+', PAGE, holder)
-end
-
--- Take what one holder has lost, from entry `from` on; returns where to go on, nil if all was searched.
--- Reads only its own entries, however many of others are ahead of them.
-local function search_holder(level, stream, holder, pending, from)
-  local page = page_of(stream, holder, pending, from)
-  for _, entry in ipairs(page) do
-    if found >= limit then
-      left_behind = true
-      return from
-    end
-    if entry[3] >= lease_of(holder) then
-      foreign = choose(level, stream, entry) or foreign
-    end
-    from = '(' .. entry[1]
-  end
-  return #page == PAGE and from or nil
-end
-
--- Search the holders of a stream by name, from `name` on, until the call has done enough; returns where
--- to go on, as 'entry name', nil if all were searched.
-local function search(level, stream, from, name)
-  for _, info in ipairs(redis.call('XINFO', 'CONSUMERS', stream, GROUP)) do
-    local holder, pending, idle = info[2], info[4], info[6]
-    if pending == 0 and holder ~= RETURNED and idle > 3 * lease_of(holder) + LONG_GONE then
-      redis.call('XGROUP', 'DELCONSUMER', stream, GROUP, holder)
-    elseif pending > 0 and holder ~= RETURNED and holder >= name then
-      if passed >= MOST_PASSED then
-        return '- ' .. holder
-      end
-      from = search_holder(level, stream, holder, pending, holder == name and from or '-')
-      if from then
-        return from .. ' ' .. holder
-      end
-    end
-  end
-end
-
 -- Search all streams, from where the last call stopped.
-local function look(in_use)
-  local level_at, from, name = string.match(redis.call('HGET', key.reclaims, 'next') or '', '^(%S+) (%S+) (.*)$')
-  local reached = false
-  for _, level in ipairs(in_use) do
-    reached = reached or not level_at or level == level_at
-    if reached then
-      local at = level == level_at
-      local rest = search(level, stream_of(level), at and from or '-', at and name or '')
-      if rest then
-        redis.call('HSET', key.reclaims, 'next', level .. ' ' .. rest)
-        return true
+local look
+do
+  -- Some entries of one holder from `from` on, including all whose lease is over.
+  local function page_of(stream, holder, pending, from)
+    if pending > MOST_AT_ONCE then
+      return redis.call('XPENDING', stream, GROUP, from, '+', PAGE, holder)
+    end
+    passed = passed + pending
+    return redis.call('XPENDING', stream, GROUP, 'IDLE', lease_of(holder), from, '+', PAGE, holder)
+  end
+
+  -- Take what one holder has lost, from entry `from` on; returns where to go on, nil if all was searched.
+  -- Reads only its own entries, however many of others are ahead of them.
+  local function search_holder(level, stream, holder, pending, from)
+    local page = page_of(stream, holder, pending, from)
+    for _, entry in ipairs(page) do
+      local more_of_batch = is_more(level, stream, entry[1])
+      if found >= limit and not more_of_batch then
+        left_behind = true
+        return from
+      end
+      if entry[3] >= lease_of(holder) then
+        foreign = choose(level, stream, entry, more_of_batch) or foreign
+      end
+      from = '(' .. entry[1]
+    end
+    return #page == PAGE and from or nil
+  end
+
+  -- Search the holders of a stream by name, from `name` on, until the call has done enough; returns where
+  -- to go on, as 'entry name', nil if all were searched.
+  local function search(level, stream, from, name)
+    for _, info in ipairs(redis.call('XINFO', 'CONSUMERS', stream, GROUP)) do
+      local holder, pending, idle = info[2], info[4], info[6]
+      if pending == 0 and holder ~= RETURNED and idle > 3 * lease_of(holder) + LONG_GONE then
+        redis.call('XGROUP', 'DELCONSUMER', stream, GROUP, holder)
+      elseif pending > 0 and holder ~= RETURNED and holder >= name then
+        if passed >= MOST_PASSED then
+          return '- ' .. holder
+        end
+        from = search_holder(level, stream, holder, pending, holder == name and from or '-')
+        if from then
+          return from .. ' ' .. holder
+        end
       end
     end
   end
-  redis.call('HDEL', key.reclaims, 'next')
-  return false
+
+  look = function(in_use)
+    local level_at, from, name = string.match(redis.call('HGET', key.reclaims, 'next') or '', '^(%S+) (%S+) (.*)$')
+    local reached = false
+    for _, level in ipairs(in_use) do
+      reached = reached or not level_at or level == level_at
+      if reached then
+        local at = level == level_at
+        local rest = search(level, stream_of(level), at and from or '-', at and name or '')
+        if rest then
+          redis.call('HSET', key.reclaims, 'next', level .. ' ' .. rest)
+          return true
+        end
+      end
+    end
+    redis.call('HDEL', key.reclaims, 'next')
+    return false
+  end
 end
 
 local function forget_old_dead()
@@ -210,10 +233,13 @@ end
 local entries, counts = {}, {}
 for _, level in ipairs(in_use) do
   local claims = chosen[level]
-  for _, entry in ipairs(claims and redis.call('XCLAIM', stream_of(level), GROUP, consumer, 0, unpack(claims.ids)) or {}) do
-    counts[#counts + 1] = claims.counts[entry[1]]
-    local receipt = level == '0' and entry[1] or level .. '/' .. entry[1]
-    entries[#entries + 1] = {receipt, entry[2]}
+  for first = 1, claims and #claims.ids or 0, 4000 do
+    local ids = {unpack(claims.ids, first, math.min(first + 3999, #claims.ids))}
+    for _, entry in ipairs(redis.call('XCLAIM', stream_of(level), GROUP, consumer, 0, unpack(ids))) do
+      counts[#counts + 1] = claims.counts[entry[1]]
+      local receipt = level == '0' and entry[1] or level .. '/' .. entry[1]
+      entries[#entries + 1] = {receipt, entry[2]}
+    end
   end
 end
 finish(0, '', {}, '')

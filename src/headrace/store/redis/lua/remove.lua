@@ -42,6 +42,9 @@ local function forget_names(job)
     gone[#gone + 1] = key.flow_counts .. constraints.flow
   end
   local gates = {TASK_GATE .. task_of(job.envelope)}
+  if constraints.gathering then
+    gates[2] = constraints.gathering[1]
+  end
   for _, limit in ipairs(constraints.limits or {}) do
     gates[#gates + 1] = limit[1]
   end

@@ -227,7 +227,12 @@ do
     if before >= 1 and before <= 3 then
       job.envelope = string.sub(job.envelope, 1, 1) .. string.char(format) .. string.sub(job.envelope, 3)
     end
-    put_in_stream(job)
+    if constraints_of(job).gathering then
+      -- The others of its batch are handed back too.
+      gather(job, true)
+    else
+      put_in_stream(job)
+    end
   end
 
   -- Block the job at its limit, or until its task is resumed.

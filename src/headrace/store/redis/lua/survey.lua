@@ -57,7 +57,7 @@ local states = {}
 each_queue(ARGV[1], function(its_group)
   group, there, running, oldest = its_group, {[''] = 0, t = 0, p = 0}, {[''] = 0, t = 0, p = 0}, {}
   for _, level in ipairs(levels_in(key.levels)) do
-    label = string.match(level, '^[tp]?')
+    label = string.match(level, '^b?([tp]?)')
     add_stream(key.level .. level)
   end
   label = ''

@@ -44,10 +44,11 @@ def remaining(
     if not found:
         return limit, capacity
     taken = Counter(runner_at(delivery.receipt) for delivery in found)
+    # The jobs of a batch may be more than there was room for.
     room = Capacity(
-        capacity.loop - taken["loop"],
-        capacity.thread - taken["thread"],
-        capacity.process - taken["process"],
+        max(0, capacity.loop - taken["loop"]),
+        max(0, capacity.thread - taken["thread"]),
+        max(0, capacity.process - taken["process"]),
     )
     return limit - len(found), room
 

@@ -10,7 +10,7 @@ from headrace.core.job.delivery import LeasedDelivery, Receipt
 from headrace.errors import StoreError
 from headrace.store.redis.connection.link import Link
 from headrace.store.redis.encoding import envelope_of
-from headrace.store.redis.keys import LOG, QueueKeys, runner_of_label
+from headrace.store.redis.keys import BATCHES, LOG, QueueKeys, runner_of_label
 
 # A queue's state counts as known for this long; notifications announce changes sooner.
 _FRESH = 1.0
@@ -48,7 +48,7 @@ class ReadSource:
         """If it has room for more, and had nothing at the last read: the last entry of each stream
         that was read, by the name of the stream."""
         self.returned: Collection[bytes] = ()
-        """The labels of streams in which something was handed back."""
+        """The labels of streams in which something was handed back, or a batch waits."""
         self.paused = False
         self.known_at = float("-inf")
         self.doubts = 0
@@ -76,7 +76,7 @@ class ReadSource:
         waiting: int = 0,
     ) -> None:
         self.levels = levels
-        self.has_priorities = any(level not in (b"t", b"p") for level in levels)
+        self.has_priorities = any(level[-1:].isdigit() for level in levels)
         self.returned = returned
         self.paused = bool(paused)
         self.waiting = waiting
@@ -89,11 +89,12 @@ class ReadSource:
         return any(capacity.of(runner_of_label(label)) > 0 for label in self.returned)
 
     def readable(self, keys: QueueKeys, capacity: Capacity) -> list[tuple[str, Runner]]:
-        """The streams of runners with capacity, the highest priority first."""
+        """The streams of runners with capacity, the highest priority first; without those of
+        batches: a plain read could bring a part of one."""
         found: list[tuple[str, Runner]] = []
         for level in self.levels:
             runner = runner_of_label(level)
-            if capacity.of(runner) > 0:
+            if capacity.of(runner) > 0 and level[:1] != BATCHES:
                 found.append((f"{keys.level}{level.decode()}", runner))
         return [*found, (self.ready, "loop")] if capacity.loop > 0 else found
 
@@ -142,6 +143,8 @@ def delivery_of(
                 delivery.constraints = value
             elif name == b"i":
                 delivery.inputs = value
+            elif name == b"b":
+                delivery.batch = value
     else:
         delivery = LeasedDelivery(queue, receipt, envelope_of(fields or []))
     delivery.epoch = epoch

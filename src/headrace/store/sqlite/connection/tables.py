@@ -18,7 +18,8 @@ _FIRST = (
     # job has a place, `task_lane` the second one if it has two, `gate` the gate at which it is
     # blocked, `flags` what else there is of it (see `entries`), `runner` where it runs: the format
     # of its envelope. `ready_ms` is when a running job had become ready; it comes after the bodies,
-    # because it is only read with them.
+    # because it is only read with them. `batch` is the batch in which a job has gathered
+    # that waits for a worker or is running.
     "CREATE TABLE jobs (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, job_id BLOB NOT NULL,"
     " state TEXT NOT NULL, position INTEGER NOT NULL, time_ms INTEGER NOT NULL,"
     " count INTEGER NOT NULL DEFAULT 0, owner TEXT NOT NULL DEFAULT '',"
@@ -28,7 +29,8 @@ _FIRST = (
     " task_lane TEXT NOT NULL DEFAULT '',"
     " gate TEXT NOT NULL DEFAULT '', constraints BLOB NOT NULL DEFAULT x'',"
     " history BLOB NOT NULL DEFAULT x'', inputs BLOB NOT NULL DEFAULT x'', envelope BLOB NOT NULL,"
-    " ready_ms INTEGER NOT NULL DEFAULT 0, flow TEXT NOT NULL DEFAULT '')",
+    " ready_ms INTEGER NOT NULL DEFAULT 0, flow TEXT NOT NULL DEFAULT '',"
+    " batch INTEGER NOT NULL DEFAULT 0)",
     # Their last columns are there so that they cover queries for them.
     "CREATE UNIQUE INDEX jobs_by_id ON jobs (queue, job_id)",
     "CREATE INDEX jobs_waiting ON jobs (queue, runner, priority DESC, position, time_ms)"
@@ -41,6 +43,7 @@ _FIRST = (
     "CREATE INDEX jobs_in_lane ON jobs (queue, lane, constraints) WHERE lane != ''",
     "CREATE INDEX jobs_in_task_lane ON jobs (queue, task_lane, constraints) WHERE task_lane != ''",
     "CREATE INDEX jobs_of_flow ON jobs (queue, flow, state) WHERE flow != ''",
+    "CREATE INDEX jobs_of_batch ON jobs (batch) WHERE batch > 0",
     "CREATE INDEX jobs_cancelling ON jobs (queue) WHERE flags & 1",
     "CREATE TABLE results (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, job_id BLOB NOT NULL,"
     " expires_ms INTEGER NOT NULL, verdict BLOB NOT NULL, UNIQUE (queue, job_id))",
@@ -86,6 +89,9 @@ _FIRST = (
     "CREATE TABLE starts (queue INTEGER NOT NULL, name TEXT NOT NULL, at_ms INTEGER NOT NULL,"
     " count INTEGER NOT NULL, expires_ms INTEGER NOT NULL, PRIMARY KEY (queue, name, at_ms))"
     " WITHOUT ROWID",
+    # When to look again at jobs that gather at the gate of a batch.
+    "CREATE TABLE gatherings (queue INTEGER NOT NULL, name TEXT NOT NULL,"
+    " opens_ms INTEGER NOT NULL, PRIMARY KEY (queue, name)) WITHOUT ROWID",
     "CREATE TABLE progress (queue INTEGER NOT NULL, job_id BLOB NOT NULL, value BLOB NOT NULL,"
     " PRIMARY KEY (queue, job_id)) WITHOUT ROWID",
     "CREATE TABLE logs (id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, job_id BLOB NOT NULL,"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headrace.store.contract import Promotion
 from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import ATTACHED
-from headrace.store.sqlite.gates import accounts, limits, routing, uniques
+from headrace.store.sqlite.gates import accounts, batches, limits, routing, uniques
 from headrace.store.sqlite.inspection.facts import task_of
 from headrace.store.sqlite.rows import bounded_ms, queue_id
 
@@ -57,7 +57,7 @@ def next_due(connection: sqlite3.Connection, queue: int) -> int | None:
 
 
 def promote(change: Change) -> Promotion:
-    """Let due jobs go on, the earliest first, and jobs at limits with room again."""
+    """Let due jobs go on, the earliest first, jobs at limits with room again, and batches."""
     if not change.number:
         return Promotion(0, None)
     moved = _promote_due(change)
@@ -69,7 +69,10 @@ def promote(change: Change) -> Promotion:
         entries.save(change.connection, opened)
         routing.notify_ready(change, opened)
     accounts.close_accounts(change)
-    return promotion(moved + len(opened), _next(change.connection, change.number), change.now_ms)
+    whole = batches.open_gates(change, _PROMOTED_TOGETHER)
+    routing.notify_ready(change, whole)
+    moved += len(opened) + len(whole) + routing.release_batches(change)
+    return promotion(moved, _next(change.connection, change.number), change.now_ms)
 
 
 def _promote_due(change: Change) -> int:
@@ -107,7 +110,11 @@ def nothing_due(
 
 
 def _next(connection: sqlite3.Connection, queue: int) -> int | None:
-    moments = (next_due(connection, queue), accounts.next_opening(connection, queue))
+    moments = (
+        next_due(connection, queue),
+        accounts.next_opening(connection, queue),
+        batches.next_opening(connection, queue),
+    )
     return min((moment for moment in moments if moment is not None), default=None)
 
 

@@ -42,7 +42,7 @@ def resume(change: Change, task: str) -> None:
         for entry in held:
             entry.be_ready(change.now_ms)
         # They keep their positions, before all jobs that wait now.
-        routing.pass_gates(change, held)
+        routing.pass_gates(change, held, gathered=True)
         entries.save(change.connection, held)
         routing.notify_ready(change, held)
     change.notify("ready")

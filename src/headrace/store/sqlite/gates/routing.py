@@ -1,11 +1,12 @@
-"""The way of a job that is due: into its lanes, through its limits, to the workers."""
+"""The way of a job that is due: with its batch, or into its lanes and through its limits, to the
+workers."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from headrace.store.sqlite import entries
-from headrace.store.sqlite.gates import lanes, limits
+from headrace.store.sqlite.gates import batches, lanes, limits
 from headrace.store.sqlite.inspection.facts import task_of
 
 if TYPE_CHECKING:
@@ -23,8 +24,10 @@ def decide(change: Change, arrived: Sequence[Entry]) -> None:
     pass_gates(change, arrived)
 
 
-def pass_gates(change: Change, arrived: Sequence[Entry]) -> None:
-    """Block waiting jobs at the first gate that is closed to them. Not written yet."""
+def pass_gates(change: Change, arrived: Sequence[Entry], *, gathered: bool = False) -> None:
+    """Block waiting jobs at the first gate that is closed to them; `gathered` if they have waited
+    for their batches. Not written yet."""
+    batches.gather(change, arrived, at_once=gathered)
     rooms = lanes.enter(change, arrived)
     limits.pass_through(change, arrived)
     if any(entry.constraints.task_lane for entry in arrived):
@@ -49,6 +52,13 @@ def refill_lanes(change: Change) -> None:
         entering = lanes.next_blocked(change, freed)
         go_on(change, entering)
         freed = {lane for each in entering for lane in (each.lane, each.task_lane) if lane}
+
+
+def release_batches(change: Change) -> int:
+    """Let batches go to which jobs came, if they are whole or it is time; how many jobs moved."""
+    moved = batches.release(change)
+    notify_ready(change, moved)
+    return len(moved)
 
 
 def notify_ready(change: Change, moved: Iterable[Entry]) -> None:

@@ -14,7 +14,7 @@ from headrace.store.flow_values import Cause, decode_cause
 from headrace.store.history.page import last_lives, page_of, positions_in
 from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import REPORTED, json_of
-from headrace.store.sqlite.gates import flows
+from headrace.store.sqlite.gates import batches, flows
 from headrace.store.sqlite.inspection import history
 from headrace.store.sqlite.rows import numbers_in, page_values, queue_id
 from headrace.store.sqlite.topics import backlog
@@ -140,7 +140,8 @@ def _snapshot(
         # A verdict would be of an earlier job with this id.
         reported = job[5] & REPORTED
         progress = connection.execute(_PROGRESS, (queue, job_id)).fetchone() if reported else None
-        return _of_job(job, b"", progress[0] if progress else b"")
+        found = _of_job(job, b"", progress[0] if progress else b"")
+        return batches.with_gathered(connection, queue, found) if bodies else found
     kept = connection.execute(_RESULT, (queue, job_id, now_ms)).fetchone()
     verdict: bytes = kept[0] if kept else b""
     if job:
@@ -185,8 +186,7 @@ def locate(
 ) -> list[str]:
     """The queues in which `get` finds the job, and the logs that hold the event."""
     asked = {"namespace": namespace, "names": json_of(queues), "job_id": job_id, "now_ms": now_ms}
-    found = connection.execute(LOCATE, asked)
-    names = {name for (name,) in found}
+    names = {name for (name,) in connection.execute(LOCATE, asked)}
     for name in queues:
         number = None if name in names else queue_id(connection, namespace, name)
         if number is not None and history.find(connection, number, [job_id], now_ms):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import product
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,8 +13,9 @@ from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import FORMATS
 from headrace.store.contract import reclaim_every
 from headrace.store.sqlite import entries
-from headrace.store.sqlite.entries import LADEN, json_of
+from headrace.store.sqlite.entries import json_of
 from headrace.store.sqlite.jobs import completion, leases, pruning
+from headrace.store.sqlite.jobs.claimed_rows import COLUMNS, RestOfBatches, deliveries_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -23,14 +23,6 @@ if TYPE_CHECKING:
 
     from headrace.store.sqlite.change import Change
 
-# Columns that few jobs use are read apart: each column costs all of them. A column can hold a value
-# of any type: it is read as the type that it should have.
-_COLUMNS = """id, CAST(envelope AS BLOB), count, CAST(position AS INTEGER), CAST(flags AS INTEGER),
-    CAST(ready_ms AS INTEGER), CAST(runner AS INTEGER)"""
-_LADEN = """
-    SELECT id, CAST(priority AS INTEGER), CAST(history AS BLOB), CAST(constraints AS BLOB),
-        CAST(inputs AS BLOB) FROM jobs
-    WHERE id IN (SELECT value FROM json_each(?))"""
 _NOT_PAUSED = """NOT EXISTS (
     SELECT 1 FROM pauses
     WHERE pauses.namespace = queues.namespace AND pauses.queue = queues.name AND task = '')"""
@@ -47,7 +39,15 @@ _TAKE = f"""
     WHERE id IN (
         SELECT id FROM ({_FIRST})
         ORDER BY priority DESC, position LIMIT ?)
-    RETURNING {_COLUMNS}"""
+    RETURNING {COLUMNS}"""
+_OF_BATCHES = """id IN (
+        SELECT id FROM jobs
+        WHERE batch > 0 AND batch IN (
+            SELECT batch FROM jobs WHERE id IN (SELECT value FROM json_each(?)))"""
+_TAKE_REST = f"""
+    UPDATE jobs SET state = 'running', owner = ?, ready_ms = time_ms, time_ms = ?, count = count + 1
+    WHERE {_OF_BATCHES} AND state = 'waiting')
+    RETURNING {COLUMNS}"""
 _ANY_WAITING = f"""
     SELECT 1 FROM queues
     WHERE namespace = ? AND name IN (SELECT value FROM json_each(?)) AND {_NOT_PAUSED}
@@ -61,12 +61,16 @@ _TAKE_OVER = f"""
         WHERE queue = ? AND state = 'running' AND runner = ? AND time_ms <= ?
             AND (count >= ?) = ?
         ORDER BY time_ms, position LIMIT ?)
-    RETURNING {_COLUMNS}"""
+    RETURNING {COLUMNS}"""
+_TAKE_OVER_REST = f"""
+    UPDATE jobs SET owner = ?, time_ms = ?, count = count + 1
+    WHERE {_OF_BATCHES} AND state = 'running' AND time_ms <= ? AND count < ?)
+    RETURNING {COLUMNS}"""
 _RUNNING = """
     SELECT count(*) FROM jobs WHERE queue = (SELECT id FROM queues WHERE namespace = ? AND name = ?)
         AND state = 'running'"""
 _OWNED = f"""
-    SELECT {_COLUMNS} FROM jobs
+    SELECT {COLUMNS} FROM jobs
     WHERE queue = (SELECT id FROM queues WHERE namespace = ? AND name = ?)
         AND state = 'running' AND owner = ?"""
 _PAUSED = "SELECT 1 FROM pauses WHERE namespace = ? AND queue = ? AND task = ''"
@@ -75,7 +79,6 @@ _EXTEND = "UPDATE jobs SET time_ms = ? WHERE id IN (SELECT value FROM json_each(
 _LAST_LOOK = "SELECT looked_ms, hold_until_ms FROM reclaims WHERE namespace = ? AND queue = ?"
 _LOOKED = "INSERT OR REPLACE INTO reclaims VALUES (?, ?, ?, ?)"
 
-_POSITION = itemgetter(3)
 _PLACES = {FORMATS[runner]: place for place, runner in enumerate(RUNNERS)}
 
 
@@ -103,23 +106,29 @@ class Claims(msgspec.Struct, frozen=True):
         draw: Callable[[str, int], None] | None = None,
     ) -> list[LeasedDelivery]:
         """Up to `limit` waiting jobs, of each queue in turn at most its share, of each runner what
-        there is capacity for. `draw` is called first, with the queue and how many are wanted."""
+        there is capacity for; and all others of their batches. `draw` is called first, with the
+        queue and how many are wanted."""
         until = self._leased_until(self.clock.now_ms())
-        rooms = _Rooms(capacity)
+        rooms, rest = _Rooms(capacity), RestOfBatches(_TAKE_REST, (self.owner, until))
         taken, drained = list[LeasedDelivery](), set[str]()
         for queue, share in shares:
-            room = min(share, limit - len(taken))
+            room = min(share, limit)
             if room > 0 and queue in self.most:
                 room = min(room, self._places_left(connection, queue))
-            if room > 0 and queue not in drained:
+            while room > 0 and queue not in drained:
                 if draw is not None and rooms.left[0] > 0:
                     draw(queue, min(room, rooms.left[0]))
                 chosen = (self.namespace, queue, self.owner, until, *rooms.left, room)
                 found = connection.execute(_TAKE, chosen).fetchall()
-                rooms.fill(found)
                 if len(found) < room:
                     drained.add(queue)
-                taken += _deliveries(connection, queue, found)
+                came = deliveries_of(connection, queue, found, rest)
+                counted = rest.counted(found, came)
+                rooms.fill(counted)
+                limit -= len(counted)
+                # Only batches leave room for more.
+                room = room - len(counted) if len(counted) < len(found) else 0
+                taken += came
         return taken
 
     def _places_left(self, connection: sqlite3.Connection, queue: str) -> int:
@@ -148,7 +157,7 @@ class Claims(msgspec.Struct, frozen=True):
             owned = (self.namespace, queue, self.owner)
             rows = connection.execute(_OWNED, owned).fetchall()
             unknown = [row for row in rows if (row[0], row[2]) not in known_deliveries]
-            found += _deliveries(connection, queue, unknown)
+            found += deliveries_of(connection, queue, unknown)
         return found
 
     def extend(
@@ -213,6 +222,7 @@ class Claims(msgspec.Struct, frozen=True):
     ) -> list[LeasedDelivery]:
         until, dangerous = self._leased_until(change.now_ms), self.crash_limit - 1
         rooms = _Rooms(capacity)
+        rest = RestOfBatches(_TAKE_OVER_REST, (self.owner, until), (change.now_ms, dangerous))
         taken: list[LeasedDelivery] = []
         for last, runner in product((True, False), RUNNERS):
             most = min(rooms.left[RUNNERS.index(runner)], limit - len(taken))
@@ -223,8 +233,9 @@ class Claims(msgspec.Struct, frozen=True):
                 found = change.connection.execute(
                     _TAKE_OVER, (*chosen, dangerous, last, most)
                 ).fetchall()
-                rooms.fill(found)
-                taken += _deliveries(change.connection, change.queue, found)
+                came = deliveries_of(change.connection, change.queue, found, None if last else rest)
+                rooms.fill(rest.counted(found, came))
+                taken += came
         return taken
 
 
@@ -237,31 +248,3 @@ class _Rooms:
     def fill(self, rows: Sequence[Any]) -> None:
         for row in rows:
             self.left[_PLACES.get(row[6], 0)] -= 1
-
-
-def _deliveries(
-    connection: sqlite3.Connection, queue: str, rows: list[Any]
-) -> list[LeasedDelivery]:
-    # RETURNING promises no order.
-    rows.sort(key=_POSITION)
-    deliveries = [LeasedDelivery(queue, row[0], row[1], b"", row[2]) for row in rows]
-    for delivery, row in zip(deliveries, rows, strict=True):
-        delivery.ready_ms = row[5]
-    if generation := getattr(connection, "generation", 0):
-        for delivery in deliveries:
-            delivery.epoch = generation
-    laden = [row[0] for row in rows if row[4] & LADEN]
-    return _loaded(connection, deliveries, laden) if laden else deliveries
-
-
-def _loaded(
-    connection: sqlite3.Connection, deliveries: list[LeasedDelivery], laden: list[int]
-) -> list[LeasedDelivery]:
-    """The deliveries with histories, constraints and inputs, the highest priority first."""
-    by_receipt = {delivery.receipt: delivery for delivery in deliveries}
-    priorities: dict[object, int] = {}
-    for id, priority, history, constraints, inputs in connection.execute(_LADEN, (json_of(laden),)):
-        delivery = by_receipt[id]
-        delivery.history, delivery.constraints, delivery.inputs = history, constraints, inputs
-        priorities[id] = priority
-    return sorted(deliveries, key=lambda delivery: -priorities.get(delivery.receipt, 0))

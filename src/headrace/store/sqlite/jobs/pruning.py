@@ -65,6 +65,7 @@ _DROP = [
     f"DELETE FROM {table} WHERE queue = ?"
     for table in (
         "jobs", "results", "uniques", "ticks", "children", "joins", "parents", "limits", "starts",
+        "gatherings",
         "flow_parts", "progress", "logs", "once", "facts", "counters", "history",
         "stopped_keys", "topic_groups",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace.core.job.constraints import Constraints, Limit
+from headrace.core.job.constraints import Constraints, Gathering, Limit
 from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import DONE, RELEASED, Held, Retried, task_gate
 from headrace.core.job.parcel import Child, Parcel, Tick
@@ -40,6 +40,8 @@ def with_constraints() -> list[Parcel]:
         Constraints(limits=LIMITS[:1], lane="c", priority=2, ttl_ms=BRIEF),
         Constraints(unique="one", ttl_ms=BRIEF),
         Constraints(unique="lasting", unique_for_ms=BRIEF, ttl_ms=BRIEF),
+        Constraints(gathering=Gathering("batch:a", 2, BRIEF), ttl_ms=BRIEF),
+        Constraints(gathering=Gathering("batch:b", 9, BRIEF, 50), priority=2, ttl_ms=BRIEF),
         Constraints(unique="debounced", debounced=True, ttl_ms=BRIEF),
     ]
     return [

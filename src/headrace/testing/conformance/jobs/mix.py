@@ -7,7 +7,13 @@ from random import Random
 
 import pytest
 
-from headrace.core.job.constraints import QUEUE_LIMIT, Constraints, Limit, decode_constraints
+from headrace.core.job.constraints import (
+    QUEUE_LIMIT,
+    Constraints,
+    Gathering,
+    Limit,
+    decode_constraints,
+)
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import DONE, RELEASED, Held, Outcome, Retried, task_gate
@@ -21,6 +27,7 @@ TASKS = ("one", "other")
 LANES = {"a": 1, "b": 1, "c": 2, "task": 3}
 TASK_LANES = ("", "task", "c")
 LIMITS = (Limit(QUEUE_LIMIT, 6, 60), Limit("narrow", 2, 40), Limit("paced", 4, 60, burst=1))
+BATCHES = (Gathering("batch:x", 3, 40), Gathering("batch:y", 9, 60, 20))
 STEPS = 100
 
 
@@ -63,6 +70,7 @@ class Mix:
             ttl_ms=BRIEF,
             task_lane=task_lane,
             task_width=LANES.get(task_lane, 1),
+            gathering=self.chance.choice([None, *BATCHES]),
         )
 
     def job(self, parents: list[Parcel] | None = None) -> Parcel:

@@ -1,6 +1,6 @@
 -- What all scripts that move jobs share: the time, facts, constraints, and the places of jobs. The
 -- files of this folder are prepended to scripts that move jobs, in the order of `script.py`. A
--- job's way: the jobs it waits for, its time, its lane, its limits, a stream. All checks of types
+-- job's way: the jobs it waits for, its time, its lane, its batch or its limits, a stream. All checks of types
 -- come before the first write, and `finish` comes last.
 
 local EVENTS, QUEUE = tonumber(ARGV[1]), ARGV[2]
@@ -73,6 +73,7 @@ local function job_of(job_id, fields)
     history = field(fields, 'h'),
     constraints = field(fields, 't'),
     inputs = field(fields, 'i'),
+    batch = field(fields, 'b'),
   }
 end
 
@@ -81,6 +82,8 @@ local read_constraints
 do
   -- No time or number in constraints is larger.
   local MOST_MS = 1e14
+  -- MAX_GATHERED in constraints.py.
+  local MOST_GATHERED = 1000
 
   local function is_whole(value, least, most)
     return type(value) == 'number' and value >= least and value <= most and value % 1 == 0
@@ -107,6 +110,13 @@ do
     return true
   end
 
+  local function is_gathering(gathering)
+    return type(gathering) == 'table' and is_text(gathering[1])
+      and string.sub(gathering[1], 1, #BATCH_GATE) == BATCH_GATE
+      and is_whole(gathering[2], 1, MOST_GATHERED) and is_whole(gathering[3], 0, MOST_MS)
+      and (gathering[4] == nil or is_whole(gathering[4], 0, MOST_MS))
+  end
+
   -- Constraints under the names of `core/job/constraints.py`, which are one letter each in the bytes; nil if
   -- they are malformed in any way. A script that failed over them half way would lose the jobs that it moves.
   local function named_constraints(read)
@@ -115,6 +125,7 @@ do
     end
     local lane, width, unique, unique_for_ms, limits, flow = read.k, read.w, read.u, read.f, read.r, read.o
     local task_lane, task_width = read.l, read.n
+    local gathering = read.g
     -- Zero, and `debounced` without a name, count as absent.
     local priority, ttl_ms, debounced = read.p ~= 0 and read.p or nil, read.t, unique and read.b
     local sound = (lane == nil or is_text(lane)) and (width == nil or is_whole(width, 1, MOST_MS))
@@ -127,10 +138,13 @@ do
       and (priority == nil or is_whole(priority, 1, 100))
       and (ttl_ms == nil or is_whole(ttl_ms, 0, MOST_MS))
       and (flow == nil or is_text(flow))
+      and (gathering == nil or is_gathering(gathering))
     return sound and {
       lane = lane, width = width, unique = unique, unique_for_ms = unique_for_ms, limits = limits,
       priority = priority, ttl_ms = ttl_ms, debounced = debounced, flow = flow,
       task_lane = task_lane, task_width = task_width,
+      -- Lanes and limits count single jobs.
+      gathering = not lane and not task_lane and not limits and gathering or nil,
     } or nil
   end
 

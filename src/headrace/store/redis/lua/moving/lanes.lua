@@ -1,7 +1,5 @@
 -- Lanes: jobs of one key, or of one task, run a few at a time, in their order.
 
--- In ends.lua: the end of a job that cannot be moved.
-local die_on_the_way
 local leave_lane
 -- Below: of a job that has the lane of its task besides its own.
 local pass_task
@@ -9,7 +7,10 @@ local pass_task
 local function go_through(job, opened)
   local constraints = constraints_of(job)
   local passes
-  if constraints.task_lane then
+  if constraints.gathering then
+    gather(job, opened ~= nil)
+    return false
+  elseif constraints.task_lane then
     passes = pass_task(job, constraints, opened)
   else
     passes = pass_gates(job, constraints.limits, opened)

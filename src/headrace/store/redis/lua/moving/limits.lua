@@ -1,43 +1,46 @@
 -- Limits. A job that passed its gates and has not begun is counted as if it had.
 
--- Starts in the future were counted before the clock was set back. How long ago is unknown. Counted as of
--- now, the limit holds, and is closed for at most one window.
-local function starts_after_setting(limit)
-  local starts, newest = key.starts .. limit[1], string.format('%d', now())
-  for i, at in ipairs(redis.call('LRANGE', starts, 0, -1)) do
-    if tonumber(at) > now() then
-      redis.call('LSET', starts, i - 1, newest)
-    end
-  end
-  redis.call('PEXPIRE', starts, limit[3] + 1000)
-end
-
-local function starts_within(limit)
-  local starts = key.starts .. limit[1]
-  if tonumber(redis.call('LINDEX', starts, -1) or 0) > now() then
-    starts_after_setting(limit)
-  end
-  local oldest = redis.call('LINDEX', starts, 0)
-  while oldest and (tonumber(oldest) or 0) + limit[3] < now() do
-    redis.call('LPOP', starts)
-    oldest = redis.call('LINDEX', starts, 0)
-  end
-  return redis.call('LLEN', starts), oldest
-end
-
 -- In how many ms one more may pass: 0 for now, nil if that depends on another job.
-local function wait_for(limit)
-  local started, oldest = starts_within(limit)
-  if started + redis.call('SCARD', key.passed .. limit[1]) >= limit[2] then
-    return oldest and tonumber(oldest) + limit[3] - now() + 1
+local wait_for
+do
+  -- Starts in the future were counted before the clock was set back. How long ago is unknown. Counted as of
+  -- now, the limit holds, and is closed for at most one window.
+  local function starts_after_setting(limit)
+    local starts, newest = key.starts .. limit[1], string.format('%d', now())
+    for i, at in ipairs(redis.call('LRANGE', starts, 0, -1)) do
+      if tonumber(at) > now() then
+        redis.call('LSET', starts, i - 1, newest)
+      end
+    end
+    redis.call('PEXPIRE', starts, limit[3] + 1000)
   end
-  local burst = limit[4] or 0
-  if burst > 0 then
-    local next_at, step = tonumber(redis.call('GET', key.pace .. limit[1])) or 0, limit[3] / limit[2]
-    -- At most a full burst away, unless the clock was set back.
-    return math.max(0, math.ceil(math.min(next_at - now(), burst * step) - (burst - 1) * step))
+
+  local function starts_within(limit)
+    local starts = key.starts .. limit[1]
+    if tonumber(redis.call('LINDEX', starts, -1) or 0) > now() then
+      starts_after_setting(limit)
+    end
+    local oldest = redis.call('LINDEX', starts, 0)
+    while oldest and (tonumber(oldest) or 0) + limit[3] < now() do
+      redis.call('LPOP', starts)
+      oldest = redis.call('LINDEX', starts, 0)
+    end
+    return redis.call('LLEN', starts), oldest
   end
-  return 0
+
+  wait_for = function(limit)
+    local started, oldest = starts_within(limit)
+    if started + redis.call('SCARD', key.passed .. limit[1]) >= limit[2] then
+      return oldest and tonumber(oldest) + limit[3] - now() + 1
+    end
+    local burst = limit[4] or 0
+    if burst > 0 then
+      local next_at, step = tonumber(redis.call('GET', key.pace .. limit[1])) or 0, limit[3] / limit[2]
+      -- At most a full burst away, unless the clock was set back.
+      return math.max(0, math.ceil(math.min(next_at - now(), burst * step) - (burst - 1) * step))
+    end
+    return 0
+  end
 end
 
 -- Take one step of the pace that follows a burst; with -1, give one back.
@@ -80,21 +83,24 @@ local function arm(name, wait)
   end
 end
 
-local fronts = {}
--- Jobs that are put in front together keep their order.
-local function front_of(name, first)
-  fronts[name] = (fronts[name] or first - 1000000) + 1
-  return fronts[name]
-end
+local wait_at
+do
+  local fronts = {}
+  -- Jobs that are put in front together keep their order.
+  local function front_of(name, first)
+    fronts[name] = (fronts[name] or first - 1000000) + 1
+    return fronts[name]
+  end
 
-local function wait_at(name, job, wait, in_front)
-  local line = key.line .. name
-  local edge = in_front and 0 or -1
-  local score = tonumber(redis.call('ZRANGE', line, edge, edge, 'WITHSCORES')[2] or 0)
-  redis.call('ZADD', line, in_front and front_of(name, score) or score + 1, job.id)
-  park(job, 'g' .. name)
-  if wait and not redis.call('ZSCORE', key.gates, name) then
-    arm(name, wait)
+  wait_at = function(name, job, wait, in_front)
+    local line = key.line .. name
+    local edge = in_front and 0 or -1
+    local score = tonumber(redis.call('ZRANGE', line, edge, edge, 'WITHSCORES')[2] or 0)
+    redis.call('ZADD', line, in_front and front_of(name, score) or score + 1, job.id)
+    park(job, 'g' .. name)
+    if wait and not redis.call('ZSCORE', key.gates, name) then
+      arm(name, wait)
+    end
   end
 end
 

@@ -52,7 +52,10 @@ end
 -- The label of the stream in which a job waits. Events are not kept apart by runner.
 local function label_of(job)
   local runner = (MEMBERS or IS_LOG) and '' or runner_label(job.envelope)
-  local priority = constraints_of(job).priority
+  local priority = job.batch_priority or constraints_of(job).priority
+  if (job.batch or '') ~= '' then
+    runner = 'b' .. runner
+  end
   return priority and runner .. string.format('%d', priority) or runner, priority or 0
 end
 
@@ -67,7 +70,8 @@ local function put_in_stream(job)
       control_changed = use_level(label, priority, GROUP) or control_changed
     end
   end
-  if job.history == '' and job.inputs == '' and job.constraints ~= '' then
+  local batch = job.batch or ''
+  if job.history == '' and job.inputs == '' and job.constraints ~= '' and batch == '' then
     places[job.id] = prefix .. redis.call('XADD', stream, '*', 'j', job.envelope, 't', job.constraints)
     return
   end
@@ -82,6 +86,10 @@ local function put_in_stream(job)
   if job.inputs ~= '' then
     fields[#fields + 1] = 'i'
     fields[#fields + 1] = job.inputs
+  end
+  if batch ~= '' then
+    fields[#fields + 1] = 'b'
+    fields[#fields + 1] = batch
   end
   places[job.id] = prefix .. redis.call('XADD', stream, '*', unpack(fields))
 end
