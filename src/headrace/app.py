@@ -329,8 +329,8 @@ class Headrace(Settings):
     def fallback(self, function: Any = None, /, **options: Any) -> Any:
         """Call a function with each job whose task no worker knew in time, as an `UnknownJob`:
         after `unknown_task_after`, or `after`, which may be shorter. How it ends settles the job:
-        its result, an error, `Reject`, `RetryLater` or `Defer`. `retry`, `timeout` and `result_ttl`
-        are those of `@app.task`. An app has one."""
+        its result, an error, `Reject`, `RetryLater` or `Defer`. Other options are those of
+        `@app.task`. An app has one."""
 
         def declare(function: FallbackT) -> FallbackT:
             if self.last_resort is not None:

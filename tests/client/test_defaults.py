@@ -45,7 +45,7 @@ def test_tasks_that_say_nothing_have_the_defaults_of_the_app() -> None:
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ({"timout": 3}, "app.defaults\\(\\) has no 'timout'; it takes keep_done, priority"),
+        ({"timout": 3}, "app.defaults\\(\\) has no 'timout'; it takes keep_done, max_defers"),
         ({"timeout": "long"}, "app.defaults\\(\\): timeout must be a number"),
         ({"retry": 3}, "app.defaults\\(\\): retry must be a Retry"),
         ({"result_ttl": -1}, "app.defaults\\(\\): result_ttl must be at least 0"),

@@ -16,7 +16,7 @@ from headrace.core import codec
 from headrace.core.clock import Duration, to_ms
 from headrace.core.job import ids
 from headrace.core.job.envelope import Envelope
-from headrace.core.job.retry import Retry
+from headrace.core.job.retry import OnTimeout, Retry
 from headrace.core.task.options import TaskOptions
 from headrace.core.task.signature import Signature
 from headrace.errors import ConfigError
@@ -60,6 +60,8 @@ class FallbackKwargs(TypedDict, total=False):
     after: Duration | None
     retry: Retry | None
     timeout: float | None
+    on_timeout: OnTimeout
+    max_defers: int | None
     result_ttl: float
 
 

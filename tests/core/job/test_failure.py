@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -303,3 +304,29 @@ def test_a_group_of_exceptions_is_described_with_its_parts() -> None:
     assert kind == "ExceptionGroup"
     assert "ValueError: one" in trace
     assert "KeyError: 'other'" in trace
+
+
+def test_a_job_that_defers_itself_at_once_has_a_brake() -> None:
+    delays, history = [], NO_HISTORY
+    for _ in range(12):
+        outcome = decide_outcome(failed(Defer(0), history))
+        assert isinstance(outcome, Retried)
+        history = decode_history(outcome.history)
+        delays.append(outcome.delay_ms)
+    assert delays == [10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5000, 5000, 5000]
+    assert (history.defers, history.attempts) == (12, ())
+
+
+def test_a_delay_that_was_asked_for_has_none() -> None:
+    many = History(defers=900)
+    outcome = decide_outcome(failed(Defer(0.002), many))
+    assert isinstance(outcome, Retried)
+    assert outcome.delay_ms == 2
+
+
+def test_the_bound_on_deferring_is_a_thousand_or_none() -> None:
+    many = failed(Defer(1), History(defers=1000))
+    outcome = decide_outcome(many)
+    assert isinstance(outcome, Dead)
+    assert outcome.reason == "defers_exhausted"
+    assert isinstance(decide_outcome(msgspec.structs.replace(many, max_defers=None)), Retried)

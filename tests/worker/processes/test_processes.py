@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace import Context, Defer, Headrace, JobFailed, Reject, Retry, RetryLater
+from headrace import Context, Defer, Headrace, JobFailed, Reject, Retry, RetryLater, TaskCancelled
+from tests.worker.states import until
 
 # At the top level, as tasks that another process must import have to be.
 app = Headrace("memory://")
@@ -28,6 +29,16 @@ def endless(note: str) -> None:
     Path(note).write_text(str(os.getpid()))
     while True:
         time.sleep(0.01)
+
+
+@app.task(run_in="process", retry=ONCE, timeout=0.4)
+def last_words(what: str) -> str:
+    try:
+        time.sleep(60)
+    except TaskCancelled:
+        if not what:
+            raise Reject("too much") from None
+    return what
 
 
 @app.task(run_in="process", retry=ONCE, timeout=0.4)
@@ -102,13 +113,28 @@ async def test_the_context_crosses_over(worker_name: str) -> None:
     assert await job.result(60) == (job.id, worker_name, True, {"tenant": "eu"})
 
 
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 @pytest.mark.usefixtures("worker_name")
-async def test_a_process_that_takes_too_long_is_killed(tmp_path: Path) -> None:
+async def test_a_process_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     job = await endless.enqueue(str(tmp_path / "pid"))
     failed = await failure_of(job.id)
     assert failed.error_type == "TimeoutError"
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "pid").read_text()), 0)
+    pid = int((tmp_path / "pid").read_text())
+    await until(lambda: not is_alive(pid))
+
+
+@pytest.mark.usefixtures("worker_name")
+async def test_what_a_function_in_a_process_says_at_its_timeout_counts() -> None:
+    assert await (await last_words.enqueue("nearly done")).result(60) == "nearly done"
+    failed = await failure_of((await last_words.enqueue("")).id)
+    assert (failed.error_type, failed.error_text) == ("headrace.errors.Reject", "too much")
 
 
 @pytest.mark.usefixtures("worker_name")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from headrace import Context, Headrace, Retry
 from headrace.store.values import Fact
 
@@ -51,6 +53,7 @@ async def test_a_job_that_never_ran_has_no_times(app: Headrace) -> None:
     async def typed(number: int) -> None: ...
 
     app.tasks["untyped"] = app.tasks.pop("typed")
+    app.unknown_task_after = timedelta()
     await typed.enqueue(1)
     async with app.worker():
         while not (dead := await facts(app, "dead")):

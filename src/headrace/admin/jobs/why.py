@@ -50,6 +50,7 @@ class Why:
     """Explains the state of one job, from a snapshot of it."""
 
     _noun = "job"
+    _knows = "knows its task {!r}"
 
     def __init__(
         self,
@@ -121,14 +122,10 @@ class Why:
         """The workers that met it do not know it."""
         since, obstacle = to_datetime(since_ms), await self._obstacle()
         return (
-            f"It waits for a worker that {self._knows}: those that met it since {utc_text(since)} "
-            f"do not; {self._unknown_fate} if none does until "
+            f"It waits for a worker that {self._knows.format(self._job.task)}: those that met it "
+            f"since {utc_text(since)} do not; {self._unknown_fate} if none does until "
             f"{utc_text(since + self._unknown_after)}{f'; and {obstacle}' if obstacle else ''}."
         )
-
-    @property
-    def _knows(self) -> str:
-        return f"knows its task {self._job.task!r}"
 
     async def _waiting(self) -> str:
         obstacle = await self._obstacle()

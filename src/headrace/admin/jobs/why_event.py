@@ -23,6 +23,7 @@ class EventWhy(Why):
     """Explains the state of one event in one group, from a snapshot of it."""
 
     _noun = "event"
+    _knows = "can read its version"
 
     @property
     def _source(self) -> GroupSource | None:
@@ -31,10 +32,6 @@ class EventWhy(Why):
     @property
     def _runner(self) -> None:
         """Events are in one line, wherever they are handled."""
-
-    @property
-    def _knows(self) -> str:
-        return "can read its version"
 
     @property
     def _where(self) -> str:

@@ -18,7 +18,7 @@ from headrace.client.topic.topic_definition import TopicDefinition
 from headrace.core.bounds import TIMEOUT
 from headrace.core.job.envelope import Envelope, decode_envelope
 from headrace.core.job.failure import Unfit
-from headrace.core.job.retry import Retry
+from headrace.core.job.retry import MAX_DEFERS, Retry
 from headrace.core.job.state import Reason
 from headrace.core.payload.offload import Offload
 from headrace.core.queue_names import check_topic, group_queue, shard_in
@@ -266,6 +266,8 @@ def _task_options(
         queue=topic.task if wants.broadcast else group_queue(topic.name, wants.group),
         retry=options.get("retry") or (Retry(1) if once else Retry()),
         timeout=options.get("timeout", TIMEOUT),
+        on_timeout=options.get("on_timeout", "retry"),
+        max_defers=options.get("max_defers", MAX_DEFERS),
         result_ttl=0,
         batch=options.get("batch"),
         max_wait=options.get("max_wait", BATCH_WAIT),

@@ -77,8 +77,7 @@ class Overrides(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     "headers": "h", "timeout": "t", "retry": "r", "expires_ms": "x", "sent_ms": "s",
     "flow": "f", "feed": "i", "key": "k", "kind": "y", "source": "o", "correlation": "c",
     "content": "m", "version": "v", "end_queue": "q", "graph": "g", "tags": "l",
-    "occurred_us": "w",
-    "packing": "p",
+    "occurred_us": "w", "packing": "p", "on_timeout": "u",
 }):  # fmt: skip
     """What one call sets differently from its task, or one event from its topic; left out of the
     envelopes of most."""
@@ -118,6 +117,8 @@ class Overrides(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     so, and it happened when it was published."""
     packing: Packing | None = None
     """How its payload was made smaller; None if it is as it was encoded."""
+    on_timeout: str = ""
+    """What its timeout means, as `OnTimeout` has it; empty for what the task says."""
 
 
 NO_OVERRIDES = Overrides()

@@ -11,13 +11,14 @@ import msgspec
 from headrace.core.bounds import MAX_ERROR_TEXT, MAX_MS, MAX_TRACEBACK
 from headrace.core.job.history import Attempt, History, bounded_earlier, encode_history
 from headrace.core.job.outcome import Dead, Held, Outcome, Retried
-from headrace.core.job.retry import RemoteError, Retry, full_name
+from headrace.core.job.retry import MAX_DEFERS, OnTimeout, RemoteError, Retry, full_name
 from headrace.core.job.state import Reason, State
 from headrace.core.job.verdict import Verdict, encode_verdict
 from headrace.errors import Defer, Reject, RetryLater
 
 PAYLOAD_TRIES = 100
 """About an hour and a half."""
+_BRAKE_MS, _BRAKE_MOST_MS = 10, 5_000
 _OURS = __file__.removesuffix("core/job/failure.py")
 
 
@@ -60,14 +61,16 @@ class FailedRun(msgspec.Struct, frozen=True):
     retry: Retry
     result_ttl_ms: int
     ready_ms: int = 0
+    on_timeout: OnTimeout | None = None
+    """What its timeout means, if that is why it ended."""
+    max_defers: int | None = MAX_DEFERS
 
 
 def decide_outcome(run: FailedRun, rng: random.Random | None = None) -> Outcome:
     """Retried, dead or held, and when."""
     error = run.error
     if isinstance(error, Defer):
-        history = moved_on(run.history, run.delivered)
-        return Retried(_ms(getattr(error, "delay", 0.0)), encode_history(history))
+        return _deferred(run, getattr(error, "delay", 0.0))
     if isinstance(error, GateClosed):
         return Held(error.gate, encode_history(moved_on(run.history, run.delivered)))
     if isinstance(error, PayloadUnavailable):
@@ -76,6 +79,10 @@ def decide_outcome(run: FailedRun, rng: random.Random | None = None) -> Outcome:
         return _dead(run, error.reason)
     if isinstance(error, Reject):
         return _dead(run, Reason.REJECTED)
+    if run.on_timeout == "defer":
+        return _deferred(run, 0.0)
+    if run.on_timeout == "dead":
+        return _dead(run, Reason.TIMED_OUT)
     number = len(run.history.attempts) + 1
     if not isinstance(error, RetryLater) and not run.retry.retries(error):
         return _dead(run, Reason.NOT_RETRYABLE)
@@ -93,6 +100,22 @@ def _later(run: FailedRun) -> Outcome:
     if history.deliveries >= PAYLOAD_TRIES:
         return _dead(run, Reason.PAYLOAD_UNAVAILABLE)
     return Retried(_ms(min(60.0, 2.0 ** min(history.deliveries - 1, 6))), encode_history(history))
+
+
+def _deferred(run: FailedRun, delay: float) -> Outcome:
+    """Put off, uncounted as an attempt; dead if that was done too often. Without a delay it has a
+    brake: a job that defers itself at once, for ever, would keep a worker busy."""
+    defers, most = run.history.defers + 1, run.max_defers
+    if most is not None and defers > most:
+        text = f"it was put off {most:,} times, which is the most that max_defers allows"
+        ended = msgspec.structs.replace(run, error=Unfit(Reason.DEFERS_EXHAUSTED, text))
+        return _dead(ended, Reason.DEFERS_EXHAUSTED)
+    history = msgspec.structs.replace(moved_on(run.history, run.delivered), defers=defers)
+    return Retried(_ms(delay) or _brake_ms(defers), encode_history(history))
+
+
+def _brake_ms(defers: int) -> int:
+    return min(_BRAKE_MOST_MS, _BRAKE_MS << min(defers - 1, 16))
 
 
 def describe(error: BaseException) -> tuple[str, str, str]:
@@ -170,6 +193,7 @@ def moved_on(history: History, delivered: int) -> History:
         bounded_earlier(history) if history.earlier else b"",
         history.replayed_ms,
         history.replayed_by,
+        history.defers,
         history.unknown_since_ms,
     )
 

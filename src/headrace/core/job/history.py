@@ -36,6 +36,8 @@ class History(msgspec.Struct, array_like=True, frozen=True):
     """When it was last replayed; 0 if it never was."""
     replayed_by: str = ""
     """Who did that, if it is known."""
+    defers: int = 0
+    """How often the job was put off by its function, or because it took too long."""
     unknown_since_ms: int = 0
     """When a worker first met the job and did not know its task, if none has known it since."""
 

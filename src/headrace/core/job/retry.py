@@ -6,13 +6,33 @@ import random
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from headrace.core.bounds import check_count, check_seconds
 from headrace.errors import ConfigError
 
 Backoff = Literal["exponential", "linear", "fixed"]
 ErrorFilter = type[BaseException] | str
+OnTimeout = Literal["retry", "dead", "defer"]
+"""What a run that took too long means: a failed attempt, the end, or nothing that counts."""
+MAX_DEFERS = 1000
+
+
+def check_on_timeout(what: str, given: object) -> OnTimeout:
+    """`given` if a run that takes too long can mean that."""
+    for known in get_args(OnTimeout):
+        if given == known:
+            found: OnTimeout = known
+            return found
+    raise ConfigError(f"{what} must be 'retry', 'dead' or 'defer', not {given!r}")
+
+
+def timeout_means(override: str, declared: OnTimeout) -> OnTimeout:
+    """What a call says about its timeout, or else its task; a newer sender may say other things."""
+    try:
+        return check_on_timeout("on_timeout", override) if override else declared
+    except ConfigError:
+        return declared
 
 
 @dataclass(frozen=True, init=False)

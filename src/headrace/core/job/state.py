@@ -27,6 +27,8 @@ class Reason(StrEnum):
     RETRIES_EXHAUSTED = "retries_exhausted"
     NOT_RETRYABLE = "not_retryable"
     REJECTED = "rejected"
+    TIMED_OUT = "timed_out"
+    DEFERS_EXHAUSTED = "defers_exhausted"
     CRASH_LOOP = "crash_loop"
     EXPIRED = "expired"
     MALFORMED = "malformed"

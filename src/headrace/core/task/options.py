@@ -19,7 +19,7 @@ from headrace.core.bounds import (
 from headrace.core.clock import to_ms
 from headrace.core.job.capacity import Runner
 from headrace.core.job.history_rules import HistoryBounds, KeepDone
-from headrace.core.job.retry import Retry
+from headrace.core.job.retry import MAX_DEFERS, OnTimeout, Retry, check_on_timeout
 from headrace.core.payload.codecs import Codec, TaskCodecName, task_form
 from headrace.core.payload.compression import Compression
 from headrace.core.payload.offload import Offload
@@ -40,6 +40,8 @@ class TaskKwargs(JobOptions, total=False):
     name: str | None
     retry: Retry | None
     timeout: float | None
+    on_timeout: OnTimeout
+    max_defers: int | None
     run_in: Runner | None
     result_ttl: float
     keep_done: KeepDone | None
@@ -64,6 +66,8 @@ class DefaultKwargs(TypedDict, total=False):
     priority: int
     retry: Retry
     timeout: float | None
+    on_timeout: OnTimeout
+    max_defers: int | None
     result_ttl: float
     keep_done: KeepDone
 
@@ -84,11 +88,13 @@ def check_defaults(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_defaults(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The options of a task, with defaults for what they do not say. A timeout of None says that
-    there is none."""
-    said = {name: value for name, value in options.items() if value is not None}
-    if "timeout" in options:
-        said["timeout"] = options["timeout"]
+    """The options of a task, with defaults for what they do not say. A `timeout` or `max_defers` of
+    None says that there is none."""
+    said = {
+        name: value
+        for name, value in options.items()
+        if value is not None or name in ("timeout", "max_defers")
+    }
     return {**defaults, **said} if defaults else options
 
 
@@ -103,6 +109,9 @@ class TaskOptions(msgspec.Struct, frozen=True):
     queue: str = DEFAULT_QUEUE
     retry: Retry = msgspec.field(default_factory=Retry)
     timeout: float | None = TIMEOUT
+    on_timeout: OnTimeout = "retry"
+    max_defers: int | None = MAX_DEFERS
+    """How often its jobs may be put off; None for as often as they like."""
     result_ttl: float = RESULT_TTL
     keep_done: KeepDone | None = None
     """What is kept of its ended jobs; None for what the app keeps."""
@@ -172,6 +181,9 @@ class TaskOptions(msgspec.Struct, frozen=True):
             raise ConfigError(f"{where}retry must be a Retry(...), not {self.retry!r}")
         if self.timeout is not None:
             check_seconds(f"{where}timeout", self.timeout, least=0.001)
+        check_on_timeout(f"{where}on_timeout", self.on_timeout)
+        if self.max_defers is not None:
+            check_count(f"{where}max_defers", self.max_defers, least=0)
         check_seconds(f"{where}result_ttl", self.result_ttl)
         if self.keep_done is not None:
             HistoryBounds.of(f"{where}keep_done", self.keep_done)

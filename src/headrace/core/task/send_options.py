@@ -13,7 +13,7 @@ from headrace.core.clock import Duration, epoch_ms, to_ms
 from headrace.core.job import ids
 from headrace.core.job.constraints import MAX_PRIORITY
 from headrace.core.job.envelope import NO_OVERRIDES, Overrides, WireRetry
-from headrace.core.job.retry import Retry
+from headrace.core.job.retry import OnTimeout, Retry, check_on_timeout
 from headrace.core.queue_names import check_queue
 from headrace.core.task.uniqueness import AS_DECLARED, Uniqueness
 from headrace.errors import ConfigError
@@ -36,6 +36,7 @@ class SendKwargs(JobOptions, total=False):
     id: str
     retry: Retry
     timeout: Duration | None
+    on_timeout: OnTimeout
     expires: Duration | datetime
     headers: Mapping[str, str]
     tags: Sequence[str]
@@ -157,6 +158,9 @@ def _expiry(changes: SendKwargs) -> dict[str, int | None]:
 
 def _overridden(now: Overrides, changes: SendKwargs) -> Overrides:
     headers, timeout, retry, tags = now.headers, now.timeout, now.retry, now.tags
+    on_timeout = now.on_timeout
+    if "on_timeout" in changes:
+        on_timeout = check_on_timeout("options(on_timeout=)", changes["on_timeout"])
     if "tags" in changes:
         tags = _checked_tags(changes["tags"])
     if "headers" in changes:
@@ -169,7 +173,7 @@ def _overridden(now: Overrides, changes: SendKwargs) -> Overrides:
             raise ConfigError(f"options(retry=) must be a Retry(...), not {changes['retry']!r}")
         retry = WireRetry.of(changes["retry"])
     overrides = msgspec.structs.replace(
-        now, headers=headers, timeout=timeout, retry=retry, tags=tags
+        now, headers=headers, timeout=timeout, retry=retry, tags=tags, on_timeout=on_timeout
     )
     size = len(msgspec.msgpack.encode(overrides))
     if size > MAX_OVERRIDES:

@@ -8,7 +8,7 @@ import msgspec
 
 from headrace.core.bounds import check_count, check_flag
 from headrace.core.clock import Duration
-from headrace.core.job.retry import Retry
+from headrace.core.job.retry import OnTimeout, Retry
 from headrace.core.topic.topic import Place, check_place
 from headrace.errors import ConfigError
 
@@ -22,6 +22,8 @@ class SubscribeKwargs(TypedDict, total=False):
 
     retry: Retry | None
     timeout: float | None
+    on_timeout: OnTimeout
+    max_defers: int | None
     ack: Ack
     ordered: bool
     on_failure: OnFailure | None

@@ -16,7 +16,8 @@ _CANCEL_GRACE = 5.0
 async def run_in_process(pool: ProcessPool, run: Run, process: TaskProcess | None = None) -> bytes:
     """The encoded result of a job, by a process of the pool, or by one that is reserved for it. If
     the coroutine is cancelled and the function has begun, it is ended and awaited if people have
-    cancelled the job; else, or if it is cancelled again, its process is killed."""
+    cancelled the job, or it takes too long; else, or if it is cancelled again, its process is
+    killed."""
     return await _AwaitedRun(pool, run).result(process)
 
 
@@ -58,7 +59,7 @@ class _AwaitedRun:
             return False
         if looked_unbegun and not run.cancelled and not run.lease_lost:
             return self._has_just_begun()
-        if not run.cancelled or self._terminated:
+        if not (run.cancelled or run.timed_out) or self._terminated:
             gone = self._pool.kill(run)
             if gone is not None:
                 await gone.wait()

@@ -126,7 +126,7 @@ def request(run: Run, number: int) -> RunRequest:
         run.fence,
         run.timeout or 0.0,
         run.headers,
-        run.keeps_result,
+        bool(run.task.declared.result_ttl or envelope.overrides.flow),
         run.first_argument,
         0.0 if expires_ms is None else _by_monotonic_clock(expires_ms - run.settings.now_ms()),
         envelope.overrides.content if run.changed is None else run.task.signature.content,

@@ -52,9 +52,17 @@ class ManualRun:
         except asyncio.CancelledError:
             self.manual.close(why_too_late(self._run))
             await self._stop_function()
+            self._raise_last_word()
             raise
         finally:
             self._deciding.cancel()
+
+    def _raise_last_word(self) -> None:
+        """Raise what the function said when it was asked to end, because it takes too long."""
+        if self._run.timed_out and not self._function.cancelled():
+            error = self._function.exception()
+            if isinstance(error, TaskControl):
+                raise error
 
     @property
     def goes_on(self) -> bool:

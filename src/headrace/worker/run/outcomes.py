@@ -20,8 +20,17 @@ from headrace.core.job.failure import (
     cut_short,
     decide_outcome,
 )
-from headrace.core.job.outcome import DONE, RELEASED, Cancelled, Done, Outcome, Released, Retried
-from headrace.core.job.retry import Retry, names_of
+from headrace.core.job.outcome import (
+    DONE,
+    RELEASED,
+    Cancelled,
+    Dead,
+    Done,
+    Outcome,
+    Released,
+    Retried,
+)
+from headrace.core.job.retry import MAX_DEFERS, OnTimeout, Retry, names_of, timeout_means
 from headrace.core.job.state import Reason
 from headrace.core.job.unknown import NotKnownHere, back_for_others
 from headrace.core.job.verdict import CANCELLED_VERDICT, done_verdict
@@ -40,6 +49,8 @@ log = logging.getLogger("headrace.worker")
 
 # Asked for by the task, or observed already.
 _NOT_OBSERVED = (TaskControl, GateClosed, AuditError)
+# What a function says after it was asked to end: that counts, and not that it took too long.
+_SAID = (TaskControl, Unfit)
 
 
 class Outcomes:
@@ -67,8 +78,6 @@ class Outcomes:
 
     def of_value(self, run: Run, value: Any) -> Outcome:
         """May raise: a result that cannot be kept is an error like any other."""
-        if run.timed_out:
-            raise TimeoutError(_too_long(run))
         ttl = run.task.declared.result_ttl
         if not ttl and not run.envelope.overrides.flow and run.task.on_success is None:
             return DONE
@@ -147,35 +156,42 @@ class Outcomes:
                 return _released(run)
             if run.gate:
                 error = GateClosed(run.gate)
+        on_timeout: OnTimeout | None = None
         if run.lease_lost:
             error = LeaseLost(f"another worker has job {run.delivery.id_text} now")
-        elif run.timed_out:
+        elif run.timed_out and not isinstance(error, _SAID):
             error = TimeoutError(_too_long(run)).with_traceback(error.__traceback__)
+            said, declared = run.envelope.overrides.on_timeout, run.task.declared.on_timeout
+            on_timeout = timeout_means(said, declared)
         if self._observe is not None and not isinstance(error, _NOT_OBSERVED):
             self._observe(_scope(run), error, details(run))
+        failed = self._failed(run, error, on_timeout)
+        outcome = decide_outcome(failed)
+        if self._failures is not None:
+            if isinstance(outcome, Dead) or not _is_put_off(failed):
+                self._failures.note(run, names_of(error)[0], failed.retry.max_attempts)
+            elif not isinstance(error, (Defer, GateClosed)):
+                self._failures.put_off(run, str(error))
+        return outcome
+
+    def _failed(self, run: Run, error: BaseException, on_timeout: OnTimeout | None) -> FailedRun:
         ended = time.monotonic()
         ended_ms = self._now_ms()
         spent_ms = int((ended - run.started) * 1000) if run.has_begun else 0
-        retry, ttl = _policy(run)
-        outcome = decide_outcome(
-            FailedRun(
-                error=error,
-                history=run.history,
-                delivered=run.delivery.count,
-                started_ms=ended_ms - spent_ms,
-                ended_ms=ended_ms,
-                worker=self._worker,
-                retry=retry,
-                result_ttl_ms=int(ttl * 1000),
-                ready_ms=self._ready_ms(run.delivery) if self._ready_ms else 0,
-            )
+        retry, ttl, max_defers = _policy(run)
+        return FailedRun(
+            error=error,
+            history=run.history,
+            delivered=run.delivery.count,
+            started_ms=ended_ms - spent_ms,
+            ended_ms=ended_ms,
+            worker=self._worker,
+            retry=retry,
+            result_ttl_ms=int(ttl * 1000),
+            on_timeout=on_timeout,
+            max_defers=max_defers,
+            ready_ms=self._ready_ms(run.delivery) if self._ready_ms else 0,
         )
-        if self._failures is not None and not isinstance(error, (Defer, GateClosed)):
-            if isinstance(error, PayloadUnavailable) and isinstance(outcome, Retried):
-                self._failures.put_off(run, str(error))
-            else:
-                self._failures.note(run, names_of(error)[0], retry.max_attempts)
-        return outcome
 
     def _back_for_others(self, run: Run, error: NotKnownHere) -> Retried | None:
         settings = self._settings
@@ -192,7 +208,7 @@ class Outcomes:
 
     def _cancelled(self, run: Run) -> Cancelled:
         """Kept for a while even if results are not, as for jobs that are cancelled in the store."""
-        _, ttl = _policy(run)
+        _, ttl, _ = _policy(run)
         history = b""
         if run.has_begun:
             ended_ms = self._now_ms()
@@ -231,11 +247,19 @@ def _too_long(run: Run) -> str:
     return f"the job ran longer than its timeout of {run.timed_out:g} s"
 
 
-def _policy(run: Run) -> tuple[Retry, float]:
-    """The retry policy and result time of a run that may have failed before its task was known."""
+def _is_put_off(failed: FailedRun) -> bool:
+    """Whether no attempt has failed, unless the job is dead."""
+    uncounted = isinstance(failed.error, (Defer, GateClosed, PayloadUnavailable))
+    return uncounted or failed.on_timeout == "defer"
+
+
+def _policy(run: Run) -> tuple[Retry, float, int | None]:
+    """The retry policy, result time and bound on deferring of a run that may have failed before its
+    task was known."""
     try:
         override = run.envelope.overrides.retry
         declared = run.task.declared
     except AttributeError:
-        return Retry(), RESULT_TTL
-    return override.policy() if override else declared.retry, declared.result_ttl
+        return Retry(), RESULT_TTL, MAX_DEFERS
+    retry = override.policy() if override else declared.retry
+    return retry, declared.result_ttl, declared.max_defers

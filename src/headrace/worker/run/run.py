@@ -181,6 +181,10 @@ class Run:
             return NULL_REPORTER
         return reporter_of(self.delivery.queue, self.delivery.job_id)
 
+    @property
+    def has_context(self) -> bool:  # by which the function can see that it should end
+        return self._context is not None
+
     def use(self, context: Context) -> None:
         """Give the function this context."""
         self._context = context
@@ -210,11 +214,6 @@ class Run:
     def payload(self) -> bytes:
         """The arguments, encoded, as a process is given them."""
         return self.envelope.payload if self.changed is None else self.changed
-
-    @property
-    def keeps_result(self) -> bool:
-        """Whether the result is kept."""
-        return bool(self.task.declared.result_ttl or self.envelope.overrides.flow)
 
     def encode_again(self) -> None:
         """Encode the arguments again, as middleware left them."""
@@ -247,7 +246,8 @@ class Run:
         if self.cancelled and (function := self.thread_call or self.thread_function):
             function.interrupt()
         if self.processes is not None:
-            end = self.processes.terminate if self.cancelled else self.processes.kill
+            asked = self.cancelled or self.timed_out
+            end = self.processes.terminate if asked else self.processes.kill
             end(self)
         elif self.thread_call is None or self.handed_back:
             self.when_ended().cancel()

@@ -143,6 +143,9 @@ class Stopper:
             if not run.timed_out and not run.cancelled:
                 self._time_out(run)
                 continue
+            if run.timed_out and run.task.declared.run_in == "thread" and not run.cancelled:
+                self._leave_thread(run)
+                continue
             log.warning("job %s ignores its cancellation", run.delivery.id_text, extra=run.fields)
             self._give_up(run)
             if run.task.declared.run_in == "process":
@@ -210,13 +213,20 @@ class Stopper:
             self._in_flight.remove_direct(run)
 
     def _time_out(self, run: Run) -> None:
+        """Tell a run to end. What its function then says counts, if it says it soon."""
         limit = run.timeout or 0.0
         for one in (run, *run.members):
             one.timed_out = limit
+        run.ends_at = time.monotonic() + _CANCEL_GRACE
         if run.task.declared.run_in != "thread":
-            run.ends_at = time.monotonic() + _CANCEL_GRACE
             self._end_running(run)
-            return
+        elif run.has_context:
+            run.context().cancel()
+        else:
+            # It does not look whether it should end.
+            self._leave_thread(run)
+
+    def _leave_thread(self, run: Run) -> None:
         run.context().cancel()
         log.warning(
             "job %s (%s) timed out, but a thread cannot be stopped: its slot stays taken until "
