@@ -97,7 +97,9 @@ def test_list_says_that_there_is_more(dead: Graveyard) -> None:
 def test_groups_count_what_failed_alike(dead: Graveyard) -> None:
     result = dead.run("groups", "--queue", "mail")
     assert result.exit_code == 0, result.stderr
-    heading, *rows = result.stdout.splitlines()
+    heading, *rows, by_reason, by_error = result.stdout.splitlines()
+    assert by_reason == "by reason: expired 1, rejected 1"
+    assert by_error == "by error: ValueError 2"
     assert heading.split()[:4] == ["COUNT", "LATEST", "TASK", "REASON"]
     assert len(rows) == 2
     assert all(" send " in row for row in rows)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace import ConfigError, Context, Headrace, JobNotFound, JobUpdate, Retry, State
+from headrace import ConfigError, Context, Headrace, JobFailed, JobNotFound, JobUpdate, Retry, State
 from headrace.client.watch import JobWatch
 
 # At the top level, as tasks that another process must import have to be.
@@ -51,7 +51,7 @@ async def test_a_job_says_how_far_it_is(app: Headrace) -> None:
         assert (await job.info()).progress == progress
         go.set()
         await job.result(30)
-    assert await job.progress() is None
+    assert await job.progress() == progress
 
 
 async def test_a_jobs_log_is_kept_after_its_end(app: Headrace) -> None:
@@ -248,3 +248,54 @@ async def test_a_job_that_the_store_has_lost_before_its_time_is_not_taken_for_do
         watch._store = (await empty.session()).store
         with pytest.raises(JobNotFound):
             await anext(updates)
+
+
+async def test_progress_in_steps_is_kept_after_the_end(app: Headrace) -> None:
+    @app.task
+    async def count(ctx: Context, steps: int) -> None:
+        ctx.progress(0.5, "half")
+        for step in range(steps):
+            ctx.progress.increment(0.5 / steps, f"step {step}")
+
+    async with app.worker():
+        job = await count.enqueue(10)
+        await job.result(30)
+    progress = await job.progress()
+    assert progress is not None
+    assert progress.fraction == pytest.approx(1.0)
+    assert progress.text == "step 9"
+    info = await job.info()
+    assert info.progress == progress
+
+
+async def test_an_increment_is_a_part_and_ends_at_one(app: Headrace) -> None:
+    @app.task(retry=Retry(1))
+    async def count(ctx: Context, by: float) -> None:
+        ctx.progress(0.9)
+        ctx.progress.increment(by)
+
+    async with app.worker():
+        job = await count.enqueue(0.5)
+        await job.result(30)
+        progress = await job.progress()
+        assert progress is not None
+        assert progress.fraction == 1.0
+        with pytest.raises(JobFailed, match=r"increment\(\) takes a number from 0 to 1, not 2"):
+            await (await count.enqueue(2)).result(30)
+
+
+async def test_a_job_knows_how_often_it_died(app: Headrace) -> None:
+    @app.task(retry=Retry(1))
+    async def fail() -> None:
+        raise KeyError("lost")
+
+    async with app.worker():
+        job = await fail.enqueue()
+        for count in (1, 2, 3):
+            with pytest.raises(JobFailed):
+                await job.result(30)
+            assert (await job.info()).death_count == count
+            assert (await app.admin.dead_job(job.id)).death_count == count
+            await app.admin.replay([job.id])
+            detail = await app.admin.job(job.id)
+            assert detail.death_count >= count

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from headrace.admin import MinuteStats
+from headrace.admin.stats_sum import StatsSum
 from headrace.web.rendering.charts import SPANS, charts_of
-from headrace.web.stats_cache import Minutes, StatsCache, StatsSum, minute_text
+from headrace.web.stats_cache import Minutes, StatsCache, minute_text
 
 NOW = 29_000_000
 

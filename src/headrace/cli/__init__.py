@@ -20,6 +20,7 @@ COMMANDS = {
     "outbox": "headrace.cli.processes.outbox:outbox",
     "queues": "headrace.cli.queues:queues",
     "schedules": "headrace.cli.schedules:schedules",
+    "stats": "headrace.cli.stats:stats",
     "top": "headrace.cli.top:top",
     "topics": "headrace.cli.topics.commands:topics",
     "worker": "headrace.cli.processes.worker:worker",

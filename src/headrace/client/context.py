@@ -51,6 +51,25 @@ class NullReporter:
 NULL_REPORTER = NullReporter()
 
 
+class ProgressReport:
+    """Reports how far a job is: called with a part from 0 to 1, or in steps. From any thread of the
+    function, one at a time."""
+
+    __slots__ = ("_reporter", "_so_far")
+
+    def __init__(self, reporter: RunReporter) -> None:
+        self._reporter = reporter
+        self._so_far = 0.0
+
+    def __call__(self, fraction: float, text: str = "") -> None:
+        self._so_far = check_fraction(fraction)
+        self._reporter.progress(self._so_far, check_text(text))
+
+    def increment(self, by: float, text: str = "") -> None:
+        """Report that much more than the last time in this run."""
+        self(min(self._so_far + check_fraction(by, "increment"), 1.0), text)
+
+
 class Context:
     """The current run. A parameter annotated `Context` is filled with it; `current()` returns it
     too.
@@ -61,7 +80,7 @@ class Context:
     """
 
     __slots__ = (
-        "_cancelled", "_ends_at", "_flow", "_reporter",
+        "_cancelled", "_ends_at", "_flow", "_progress", "_reporter",
         "attempt", "delivery", "fence", "headers", "job", "state", "worker",
     )  # fmt: skip
 
@@ -90,6 +109,7 @@ class Context:
         self._cancelled = threading.Event()
         self._reporter = reporter
         self._flow: FlowAdder | None = None
+        self._progress: ProgressReport | None = None
 
     @property
     def queue(self) -> str:
@@ -97,10 +117,14 @@ class Context:
         or `billing@orders#1` in another shard. Empty outside of a worker."""
         return self.job._queue or ""
 
-    def progress(self, fraction: float, text: str = "") -> None:
-        """Report progress from 0 to 1, for `job.progress()` and `job.watch()`. Cheap, and does not
-        wait: of many reports in a short time, the latest is written."""
-        self._reporter.progress(check_fraction(fraction), check_text(text))
+    @property
+    def progress(self) -> ProgressReport:
+        """Report progress from 0 to 1, for `job.progress()` and `job.watch()`: `ctx.progress(0.4,
+        "half way")`, or in steps with `ctx.progress.increment(0.1)`. Cheap, and does not wait: of
+        many reports in a short time, the latest is written."""
+        if self._progress is None:
+            self._progress = ProgressReport(self._reporter)
+        return self._progress
 
     def log(self, text: str) -> None:
         """Add a line to the job's log, for `job.log()` and `job.watch()`, which keeps the last

@@ -160,8 +160,12 @@ class Job(Generic[R]):
         return self._app.portal.run(self.cancel())
 
     async def progress(self) -> Progress | None:
-        """The last `ctx.progress` of the job; None if there is none, or if it has ended."""
-        return decode_progress((await self._snapshot(bodies=False)).progress)
+        """The last `ctx.progress` of the job. None if there is none, if the job is dead, or if it
+        has ended and the history does not have it any more."""
+        snapshot = await self._snapshot(bodies=False)
+        if snapshot.state.final and not snapshot.progress:
+            snapshot = await self._snapshot(bodies=True)
+        return decode_progress(snapshot.progress)
 
     async def log(self) -> list[str]:
         """The last 1,000 lines that the job wrote with `ctx.log`, kept for a day after the last."""

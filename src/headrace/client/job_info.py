@@ -12,6 +12,7 @@ from headrace.core.bounds import MAX_PAYLOAD
 from headrace.core.clock import to_datetime
 from headrace.core.job import ids
 from headrace.core.job.envelope import Envelope, decode_envelope
+from headrace.core.job.history import deaths, decode_history
 from headrace.core.job.progress import Progress, decode_progress
 from headrace.core.job.state import State
 from headrace.core.payload.codecs import readable
@@ -57,6 +58,8 @@ class JobInfo(msgspec.Struct, frozen=True):
     """The id of the job that failed first, if this one is dead because it waited for it."""
     arguments: Any = None
     """As plain values; None if they are not kept, or cannot be read."""
+    death_count: int = 0
+    """How often it died, before replays too."""
 
 
 def job_info(job_id: str, queue: str, snapshot: JobSnapshot) -> JobInfo:
@@ -84,6 +87,7 @@ def job_info(job_id: str, queue: str, snapshot: JobSnapshot) -> JobInfo:
         started=times.started,
         cause=ids.to_text(snapshot.cause.job_id) if snapshot.cause else None,
         arguments=None if envelope is None else _arguments(envelope),
+        death_count=deaths(decode_history(snapshot.history)) + (snapshot.state is State.DEAD),
     )
 
 

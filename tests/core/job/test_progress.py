@@ -31,6 +31,7 @@ def test_what_cannot_be_read_was_not_said(odd: bytes) -> None:
 
 def test_a_fraction_is_from_nought_to_one() -> None:
     assert [check_fraction(each) for each in (0, 0.5, 1)] == [0.0, 0.5, 1.0]
+    assert [check_fraction(each) for each in (1 + 1e-9, -1e-12)] == [1.0, 0.0]
 
 
 @pytest.mark.parametrize("odd", [-0.1, 1.1, float("nan"), True, "half", None])

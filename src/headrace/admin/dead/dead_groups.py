@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -43,6 +44,23 @@ class DeadGroups:
     """How many there are, whatever the conditions."""
     complete: bool
     """Whether all were examined."""
+
+    @property
+    def by_reason(self) -> dict[str, int]:
+        """How many died of each reason, the most frequent first."""
+        return self._counted("reason")
+
+    @property
+    def by_error(self) -> dict[str, int]:
+        """How many died with each type of error, the most frequent first; without those that never
+        ran."""
+        return {error: count for error, count in self._counted("error_type").items() if error}
+
+    def _counted(self, field: str) -> dict[str, int]:
+        counts: Counter[str] = Counter()
+        for group in self.groups:
+            counts[getattr(group, field)] += group.count
+        return dict(counts.most_common())
 
 
 def grouped(jobs: Iterable[DeadInfo]) -> list[DeadGroup]:

@@ -72,6 +72,11 @@ class DeadInfo:
         return info
 
     @property
+    def death_count(self) -> int:
+        """How often it died, before replays too."""
+        return len(self.replays) + 1
+
+    @property
     def tags(self) -> tuple[str, ...]:
         """The `tags` it was sent with."""
         envelope = self.opened

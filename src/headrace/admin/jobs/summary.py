@@ -172,6 +172,11 @@ class JobDetail(JobSummary):
     cause: JobCause | None
     """The job that failed first, if this one is dead because it waited for it."""
 
+    @property
+    def death_count(self) -> int:
+        """How often it died, before replays too."""
+        return len(self.replays) + (self.state is State.DEAD)
+
     @classmethod
     def whole(
         cls,

@@ -54,6 +54,9 @@ def show_groups(found: DeadGroups) -> None:
         return
     headings = ("count", "latest", "task", "reason", "error type", "place", "latest error")
     table(headings, [_group_row(group) for group in found.groups])
+    for name, counts in (("by reason", found.by_reason), ("by error", found.by_error)):
+        said = ", ".join(f"{harmless(what)} {count:,}" for what, count in counts.items())
+        click.echo(f"{name}: {said}" if said else "")
     if not found.complete:
         click.echo(f"of the latest {found.looked}, of {found.total} dead jobs: see --scan")
 

@@ -94,12 +94,18 @@ def lives_of(history: History) -> list[History]:
 
 
 def bounded_earlier(history: History) -> bytes:
-    """`earlier` as a job takes it along: the last attempts, without tracebacks if they are long."""
+    """`earlier` as a job takes it along: if it is long, the last attempts, without tracebacks. When
+    it was replayed, and so how often it died, stays."""
     if len(history.earlier) <= _EARLIER_BYTES:
         return history.earlier
-    attempts = all_attempts(decode_history(history.earlier))[-_EARLIER_ATTEMPTS:]
-    short = tuple(msgspec.structs.replace(each, traceback="") for each in attempts)
-    return _encode(History(short))
+    lives, data = lives_of(decode_history(history.earlier)), b""
+    skipped = sum(len(life.attempts) for life in lives) - _EARLIER_ATTEMPTS
+    for life in lives:
+        kept = life.attempts[max(skipped, 0) :]
+        skipped -= len(life.attempts)
+        attempts = tuple(msgspec.structs.replace(each, traceback="") for each in kept)
+        data = _encode(msgspec.structs.replace(life, attempts=attempts, earlier=data))
+    return data
 
 
 def is_readable_history(data: bytes) -> bool:

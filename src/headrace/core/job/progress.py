@@ -11,6 +11,7 @@ from headrace.core.clock import to_datetime
 from headrace.errors import ConfigError
 
 MAX_LINE = 4_096
+_HAIR = 1e-6
 
 
 class Progress(msgspec.Struct, array_like=True, frozen=True):
@@ -45,13 +46,14 @@ def decode_progress(data: bytes) -> Progress | None:
         return None
 
 
-def check_fraction(fraction: object) -> float:
-    """`fraction` as a number from 0 to 1."""
+def check_fraction(fraction: object, name: str = "progress") -> float:
+    """`fraction` as a number from 0 to 1; `name` is the function that it was given to."""
     if isinstance(fraction, bool) or not isinstance(fraction, (int, float)):
-        raise ConfigError(f"progress() takes a number from 0 to 1, not {fraction!r}")
-    if not 0 <= fraction <= 1 or math.isnan(fraction):
-        raise ConfigError(f"progress() takes a number from 0 to 1, not {fraction!r}")
-    return float(fraction)
+        raise ConfigError(f"{name}() takes a number from 0 to 1, not {fraction!r}")
+    # Parts that are added up may come out a hair beside the end.
+    if not -_HAIR <= fraction <= 1 + _HAIR or math.isnan(fraction):
+        raise ConfigError(f"{name}() takes a number from 0 to 1, not {fraction!r}")
+    return min(max(float(fraction), 0.0), 1.0)
 
 
 def check_text(text: object) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headrace.admin.stats_sum import StatsSum
 from headrace.core.queue_names import group_source
 from headrace.web.actions.form_actions import form_action
 from headrace.web.page import HtmlPage
 from headrace.web.pages.overview import charted, figures_in
-from headrace.web.stats_cache import Minutes, StatsSum
+from headrace.web.stats_cache import Minutes
 from headrace.web.visit import Visit
 
 _IN_A_PAGE = 100

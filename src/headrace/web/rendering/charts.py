@@ -10,8 +10,9 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from headrace.admin.stats_sum import StatsSum
 from headrace.web.rendering.formatting import number, seconds
-from headrace.web.stats_cache import Minutes, StatsSum, minute_text
+from headrace.web.stats_cache import Minutes, minute_text
 
 WIDTH, HEIGHT = 600, 120
 SPANS = {"15m": (15, 1), "1h": (60, 1), "6h": (360, 5), "24h": (1440, 20)}
