@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class NewDeclarations:
-    """Those who want to know that an app declares one more topic or subscription."""
+    """Calls its listeners when an app declares one more topic or subscription."""
 
     def __init__(self) -> None:
         self._listeners: tuple[Callable[[], None], ...] = ()

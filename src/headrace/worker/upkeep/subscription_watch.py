@@ -38,7 +38,7 @@ class SubscriptionWatch(Service):
         self._close: Callable[[], None] | None = None
 
     def listen(self) -> None:
-        """Be told of declarations, which may come from any thread."""
+        """Hear of declarations, which may come from any thread."""
         loop = asyncio.get_running_loop()
         self._close = self._app.new_declarations.listen(
             lambda: None if loop.is_closed() else _call(loop, self.wake)
