@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, 
 from headrace.audit.audit import Audit, OnSinkError, Target
 from headrace.audit.record import AuditRecord
 from headrace.client.context import Context, CurrentRun
-from headrace.client.decorators import BatchTaskDecorator, ScheduleDecorator, TaskDecorator
+from headrace.client.decorators import (
+    BatchTaskDecorator,
+    ScheduleDecorator,
+    Subscribe,
+    SubscribeBatch,
+    TaskDecorator,
+)
 from headrace.client.ends.handlers import end_handler
 from headrace.client.fallback import Fallback, FallbackKwargs, FallbackT
 from headrace.client.flow_job import FlowJob
@@ -26,6 +32,12 @@ from headrace.client.send.outgoing import Outgoing
 from headrace.client.session import ClientSession
 from headrace.client.task import Task
 from headrace.client.topic.new_declarations import NewDeclarations
+from headrace.client.topic.pattern_subscription import (
+    PatternSubscription,
+    bind_all,
+    bind_topic,
+    subscribe,
+)
 from headrace.client.topic.topic import Topic
 from headrace.core import bounds as limits
 from headrace.core.bounds import Overflow
@@ -50,6 +62,7 @@ from headrace.core.task.options import (
 )
 from headrace.core.task.queue_settings import QueueSettings
 from headrace.core.task.uniqueness import LabelMaker
+from headrace.core.topic.subscription import SubscribeTopicsKwargs
 from headrace.core.topic.topic import TopicKwargs
 from headrace.errors import ConfigError, HeadraceError, ResultTimeout
 from headrace.middleware import nesting, wrapping
@@ -134,6 +147,8 @@ class Headrace(Settings):
         self.queue_settings: dict[str, QueueSettings] = {}
         self._queues: set[str] = set()
         self._task_defaults: dict[str, Any] = {}
+        self.patterns: list[PatternSubscription[..., Any]] = []
+        """What `subscribe` declares."""
         self.new_declarations = NewDeclarations()
         """For running workers, which serve what is declared later too."""
         self.schedules: Schedules = Schedules(self)
@@ -226,9 +241,70 @@ class Headrace(Settings):
         if name in self.topics:
             raise ConfigError(f"topic {name!r} is declared twice: say all of it at one place")
         topic = Topic[Any](self, name, event, key, options)
+        bind_topic(topic, self.patterns)
         self.topics[name] = topic
         self.new_declarations.changed()
         return topic
+
+    @overload
+    def subscribe(
+        self,
+        topics: str | Iterable[str],
+        group: str,
+        *,
+        event: type[E],
+        batch: None = None,
+        **options: Unpack[SubscribeTopicsKwargs],
+    ) -> Subscribe[E]: ...
+    @overload
+    def subscribe(
+        self,
+        topics: str | Iterable[str],
+        group: str,
+        *,
+        event: type[E],
+        batch: int,
+        max_wait: Duration = BATCH_WAIT,
+        **options: Unpack[SubscribeTopicsKwargs],
+    ) -> SubscribeBatch[E]: ...
+    @overload
+    def subscribe(
+        self,
+        topics: str | Iterable[str],
+        group: str,
+        *,
+        event: UnionType | None = None,
+        batch: None = None,
+        **options: Unpack[SubscribeTopicsKwargs],
+    ) -> Subscribe[Any]: ...
+    @overload
+    def subscribe(
+        self,
+        topics: str | Iterable[str],
+        group: str,
+        *,
+        event: UnionType | None = None,
+        batch: int,
+        max_wait: Duration = BATCH_WAIT,
+        **options: Unpack[SubscribeTopicsKwargs],
+    ) -> SubscribeBatch[Any]: ...
+    def subscribe(
+        self, topics: str | Iterable[str], group: str, *, event: Any = None, **options: Any
+    ) -> Any:
+        """Have a function called with the events of several topics: a list of names, or patterns
+        such as `orders.*`, which also match topics that are declared, or appear in the store,
+        later. Each topic has a group of this name. A topic that the app declares gives events of
+        its own type; another gives those that can be read as `event`, or `bytes`. Other options
+        are those of `topic.subscribe`, and `on_dead`, a function as for `topic.on_dead`."""
+
+        def make(function: Callable[..., Any]) -> PatternSubscription[..., Any]:
+            made = subscribe(self, topics, group, function, event, options)
+            bind_all(made, self.topics, self.patterns)
+            self.patterns.append(made)
+            self.new_declarations.changed()
+            return made
+
+        return Subscribe[Any](make) if options.get("batch") is None else SubscribeBatch[Any](make)
 
     def queue(
         self,

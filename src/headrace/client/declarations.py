@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -10,6 +10,7 @@ from headrace.client.app import ClientApp
 from headrace.client.fallback import Fallback
 from headrace.client.schedules import Schedules
 from headrace.client.task import Task
+from headrace.client.topic.pattern_subscription import PatternSubscription
 from headrace.client.topic.topic import Topic
 from headrace.store.contract import Store
 
@@ -46,6 +47,9 @@ class DeclaredApp(ClientApp, Protocol):
 
     @property
     def topics(self) -> Mapping[str, Topic[Any]]: ...
+
+    @property
+    def patterns(self) -> Sequence[PatternSubscription[..., Any]]: ...
 
     @property
     def schedules(self) -> Schedules: ...

@@ -164,6 +164,7 @@ class WorkerRuntime:
                 raise
         for poller in self._pollers:
             await poller.listen()
+        await self._watch.listen()
         for loop in self.loops:
             await loop.prepare()
         if self._settings.schedules:
@@ -172,7 +173,6 @@ class WorkerRuntime:
         self._heartbeat.start()
         for loop in self.loops:
             loop.start()
-        self._watch.listen()
         for service in tuple(self._services):
             self._run(service)
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
+from headrace.client.topic.pattern_subscription import PatternSubscription, TopicSubscription
 from headrace.client.topic.subscription import Subscription
 from headrace.core import bounds
 from headrace.core.job import ids
 from headrace.core.queue_names import group_source, is_log
+from headrace.core.topic.pattern import matches
 from headrace.errors import ConfigError
 from headrace.worker.app import WorkerApp
 from headrace.worker.group_variables import GroupCapacity, capacity_by_variable
@@ -24,6 +26,25 @@ _LONGEST_NAME = 64
 Subscriptions = tuple[Subscription[..., Any], ...]
 
 
+class PatternChoice(NamedTuple):
+    """A subscription to several topics, and those of its topics that are meant: a pattern or a
+    name."""
+
+    subscription: PatternSubscription[..., Any]
+    topics: str
+
+    def meets(self, topic: str) -> bool:
+        return matches(self.topics, topic)
+
+    def has(self, one: Subscription[..., Any]) -> bool:
+        """Whether it is the subscription to one of the topics."""
+        return (
+            isinstance(one, TopicSubscription)
+            and one.pattern is self.subscription
+            and self.meets(one.topic.name)
+        )
+
+
 class WorkerSettings(msgspec.Struct, frozen=True):
     """One value for all parts of a worker."""
 
@@ -32,6 +53,8 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     """Each ordinary queue with its weight, in the order given."""
     subscriptions: Subscriptions
     broadcasts: Subscriptions
+    patterns: tuple[PatternChoice, ...]
+    """What it was given of subscriptions to several topics, if it does not serve all."""
     serves_all: bool
     """Whether it serves whatever its app declares, also later; else only what was named."""
     strict: bool
@@ -96,7 +119,8 @@ def worker_settings(
 ) -> WorkerSettings:
     """The checked settings of a new worker, with a name of its own."""
     known = _subscriptions(app)
-    weights, subscriptions = _chosen(app, known, queues, strict)
+    choices = _pattern_choices(app, known, queues or ())
+    weights, subscriptions = _chosen(app, known, choices, queues, strict)
     _check_process_tasks(app)
     cpus = os.cpu_count() or 1
     if wait_for_store is not None:
@@ -106,6 +130,7 @@ def worker_settings(
         weights=weights,
         subscriptions=subscriptions,
         broadcasts=tuple(one for topic in app.topics.values() for one in topic.broadcasts.values()),
+        patterns=tuple(choices.values()),
         serves_all=queues is None,
         strict=strict,
         concurrency=bounds.check_count("concurrency", concurrency),
@@ -115,13 +140,33 @@ def worker_settings(
         wait_for_store=wait_for_store,
         schedules=schedules and upkeep,
         upkeep=upkeep,
-        groups=capacity_by_variable({one.wants.group for one in known.values()}, os.environ),
+        groups=capacity_by_variable(_groups(app, known), os.environ),
         queue_concurrency={
             queue: declared.concurrency
             for queue, declared in app.queue_settings.items()
             if queue in weights and declared.concurrency is not None
         },
     )
+
+
+def _groups(app: WorkerApp, known: Mapping[str, Subscription[..., Any]]) -> set[str]:
+    return {one.wants.group for one in (*known.values(), *app.patterns)}
+
+
+def _pattern_choices(
+    app: WorkerApp, known: Mapping[str, object], queues: Iterable[object]
+) -> dict[str, PatternChoice]:
+    """What names choose of subscriptions to several topics: `billing@orders.*`, or one of the
+    topics that it matches."""
+    found: dict[str, PatternChoice] = {}
+    for name in queues:
+        if not isinstance(name, str) or name in known:
+            continue
+        source = group_source(name)
+        for one in app.patterns if source else ():
+            if source and source.group == one.wants.group and one.covers(source.topic):
+                found[name] = PatternChoice(one, source.topic)
+    return found
 
 
 def _unique_name(given: str | None) -> str:
@@ -138,6 +183,7 @@ def _unique_name(given: str | None) -> str:
 def _chosen(
     app: WorkerApp,
     known: Mapping[str, Subscription[..., Any]],
+    choices: Mapping[str, PatternChoice],
     queues: Sequence[str] | Mapping[str, int] | None,
     strict: bool,
 ) -> tuple[dict[str, int], Subscriptions]:
@@ -148,7 +194,7 @@ def _chosen(
     if strict and isinstance(queues, Mapping):
         raise ConfigError("strict=True takes queues in their order: give a list, without weights")
     if queues is None:
-        if not app.tasks and not known and not _has_broadcasts(app):
+        if not app.tasks and not known and not app.patterns and not _has_broadcasts(app):
             raise ConfigError("the app has no tasks, so a worker would have no queue: declare some")
         # Without tasks it could run nothing that it finds in a queue.
         return dict.fromkeys(app.queues if app.tasks else [], 1), tuple(known.values())
@@ -165,8 +211,10 @@ def _chosen(
     }
     groups = [name for name in weights if group_source(name) or is_log(name)]
     for name in groups:
-        _check_group(name, weights.pop(name), strict, known)
-    return weights, tuple(known[name] for name in groups)
+        _check_group(name, weights.pop(name), strict, {**known, **choices})
+    named = [known[name] for name in groups if name in known]
+    matched = [one for one in known.values() if any(choice.has(one) for choice in choices.values())]
+    return weights, tuple(dict.fromkeys([*named, *matched]))
 
 
 def _subscriptions(app: WorkerApp) -> dict[str, Subscription[..., Any]]:
@@ -178,9 +226,7 @@ def _has_broadcasts(app: WorkerApp) -> bool:
     return any(topic.broadcasts for topic in app.topics.values())
 
 
-def _check_group(
-    name: str, weight: int, strict: bool, known: Mapping[str, Subscription[..., Any]]
-) -> None:
+def _check_group(name: str, weight: int, strict: bool, known: Mapping[str, object]) -> None:
     if name not in known:
         raise ConfigError(
             f"the app has no subscription for {name!r}; it has {', '.join(known) or 'none'}"

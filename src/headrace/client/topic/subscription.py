@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
@@ -15,26 +14,17 @@ from headrace.client.topic.manual_settlement import ManualSettlement
 from headrace.client.topic.parameters import Parameters
 from headrace.client.topic.positions import positions_of
 from headrace.client.topic.topic_definition import TopicDefinition
-from headrace.core.bounds import TIMEOUT
 from headrace.core.job.envelope import Envelope, decode_envelope
 from headrace.core.job.failure import Unfit
-from headrace.core.job.retry import MAX_DEFERS, Retry
 from headrace.core.job.state import Reason
 from headrace.core.payload.offload import Offload
-from headrace.core.queue_names import check_topic, group_queue, shard_in
-from headrace.core.task.options import BATCH_WAIT, TaskOptions
+from headrace.core.queue_names import shard_in
+from headrace.core.task.options import TaskOptions
 from headrace.core.task.signature import Signature
-from headrace.core.topic.subscription import (
-    BroadcastKwargs,
-    SubscribeAnyKwargs,
-    SubscribeKwargs,
-    SubscriptionOptions,
-    check_patience,
-    check_subscription,
-)
-from headrace.core.topic.topic import check_known
+from headrace.core.topic.subscription import SubscriptionOptions
 from headrace.errors import ConfigError, EventNotFound
-from headrace.store.topics import Group, TopicStore
+from headrace.store.contract import Store
+from headrace.store.topics import Group, Position
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -83,19 +73,21 @@ class Subscription(Task[P, R_co]):
         """The group's queues, one for each shard; of a broadcast, the topic's logs."""
         if self.wants.broadcast:
             return self.topic.logs
-        shards = range(self.topic.options.shards)
-        return [group_queue(self.topic.name, self.wants.group, shard) for shard in shards]
+        return [f"{self.wants.group}{log}" for log in self.topic.logs]
 
-    async def join(self, store: TopicStore) -> None:
+    async def join(self, store: Store) -> None:
         """See to it that the group exists in each shard. `EventNotFound` if it is new, and should
         begin at an event that is not there."""
-        topic = self.topic
-        places = await positions_of(store, topic.logs, self.wants.begin)
+        places = await self._places(store)
         try:
             for queue, place in zip(self.queues, places, strict=True):
                 await store.join(queue, self.group, place)
         except EventNotFound as error:
-            raise EventNotFound(topic.name, error.event_id, self.wants.group) from None
+            raise EventNotFound(self.topic.name, error.event_id, self.wants.group) from None
+
+    async def _places(self, store: Store) -> list[Position]:
+        """Where the group begins in each log, if it is new."""
+        return await positions_of(store, self.topic.logs, self.wants.begin)
 
     def unpack(
         self, envelope: Envelope, first_argument: bytes = b""
@@ -212,63 +204,3 @@ class Subscription(Task[P, R_co]):
 
 
 def _takes_an_event(event: Any) -> None: ...
-
-
-_NO_PROCESS = (
-    "an async function handles events in the loop, a plain one in a thread; enqueue a task with "
-    "run_in='process' from it"
-)
-_NOT_FOR_ALL = "a broadcast is not durable: each process is given what is published while it runs"
-
-
-def declare(
-    topic: TopicDefinition[Any],
-    group: str,
-    function: Callable[..., Any],
-    options: Mapping[str, Any],
-    *,
-    broadcast: bool = False,
-) -> Subscription[..., Any]:
-    """A subscription as its options say; `ConfigError` for what cannot be."""
-    where = f"topic {topic.name!r}, {group!r}: "
-    known, hints = SubscribeKwargs.__annotations__, {"run_in": _NO_PROCESS}
-    if broadcast:
-        hints |= dict.fromkeys([*known, "batch", "max_wait"], _NOT_FOR_ALL)
-    check_known(f"{where}it", options, BroadcastKwargs if broadcast else SubscribeAnyKwargs, hints)
-    own = set(SubscriptionOptions.__struct_fields__) & options.keys()
-    wants = SubscriptionOptions(
-        group=check_topic("group name", group),
-        broadcast=broadcast,
-        **{name: options[name] for name in own},
-    )
-    batch, retry = options.get("batch"), options.get("retry")
-    keyed = topic.make_key is not None or topic.require_key or wants.require_key
-    now_ms = topic.app.clock.now_ms()
-    check_subscription(where, wants, keyed=keyed, batch=batch, retry=retry, now_ms=now_ms)
-    declared = _task_options(topic, function, wants, options)
-    if not broadcast:
-        check_patience(where, declared.timeout, topic.options.gone_after_ms)
-    subscription = Subscription[..., Any](topic, function, declared, wants)
-    topic.require_key = topic.require_key or wants.require_key
-    return subscription
-
-
-def _task_options(
-    topic: TopicDefinition[Any],
-    function: Callable[..., Any],
-    wants: SubscriptionOptions,
-    options: Mapping[str, Any],
-) -> TaskOptions:
-    once = wants.broadcast or wants.ack == "receive"
-    return TaskOptions(
-        name=options.get("name") or f"{topic.name}/{wants.group}",
-        run_in="loop" if inspect.iscoroutinefunction(function) else "thread",
-        queue=topic.task if wants.broadcast else group_queue(topic.name, wants.group),
-        retry=options.get("retry") or (Retry(1) if once else Retry()),
-        timeout=options.get("timeout", TIMEOUT),
-        on_timeout=options.get("on_timeout", "retry"),
-        max_defers=options.get("max_defers", MAX_DEFERS),
-        result_ttl=0,
-        batch=options.get("batch"),
-        max_wait=options.get("max_wait", BATCH_WAIT),
-    )

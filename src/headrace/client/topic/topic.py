@@ -15,18 +15,20 @@ from headrace.client.send.offloading import load
 from headrace.client.send.tries import retry_while_unavailable
 from headrace.client.session import ClientSession
 from headrace.client.topic.dead_event import DeadHandler
+from headrace.client.topic.declaring import declare
 from headrace.client.topic.delivery import Delivery
 from headrace.client.topic.event_encoder import prepare
 from headrace.client.topic.positions import positions_of, read_logs
 from headrace.client.topic.publication import PreparedEvent, PublishOutcome, Unpublished
 from headrace.client.topic.publisher import Publisher
-from headrace.client.topic.subscription import Subscription, declare
+from headrace.client.topic.subscription import Subscription
 from headrace.client.topic.topic_definition import TopicDefinition
 from headrace.core.bounds import check_count
 from headrace.core.clock import Duration
 from headrace.core.queue_names import check_topic, group_queue
 from headrace.core.task.options import BATCH_WAIT
 from headrace.core.topic.event import Event, read_event
+from headrace.core.topic.pattern import ANY
 from headrace.core.topic.publish_options import PublishKwargs, PublishManyKwargs
 from headrace.core.topic.subscription import BroadcastKwargs, SubscribeKwargs
 from headrace.core.topic.topic import Place, TopicKwargs, check_place
@@ -49,6 +51,11 @@ class Topic(TopicDefinition[E]):
         make_key: Callable[[E], str | None] | None,
         declared: TopicKwargs,
     ) -> None:
+        if ANY in name:
+            raise ConfigError(
+                f"topic name {name!r} contains '*', which stands for any text where topics are "
+                f"subscribed to: app.subscribe({name!r}, group)"
+            )
         super().__init__(app, name, event_type, make_key, declared)
         self.subscriptions: dict[str, Subscription[..., Any]] = {}
         """By group."""
@@ -113,7 +120,7 @@ class Topic(TopicDefinition[E]):
             )
 
         def make(function: Callable[..., Any]) -> Subscription[..., Any]:
-            subscription = declare(self, group, function, options)
+            subscription = declare(self, group, function, options, kind=Subscription[..., Any])
             return _registered(self.subscriptions, subscription)
 
         return Subscribe(make) if options.get("batch") is None else SubscribeBatch(make)
@@ -134,11 +141,21 @@ class Topic(TopicDefinition[E]):
 
         def make(function: Callable[..., Any]) -> Subscription[..., Any]:
             name = str(options.get("name") or getattr(function, "__name__", ""))
-            return _registered(
-                self.broadcasts, declare(self, name, function, options, broadcast=True)
+            broadcast = declare(
+                self, name, function, options, kind=Subscription[..., Any], broadcast=True
             )
+            return _registered(self.broadcasts, broadcast)
 
         return Subscribe[E](make) if function is None else make(function)
+
+    def check_free(self, group: str) -> None:
+        """Refuse a second subscription of a group."""
+        if (other := self.subscriptions.get(group)) is not None:
+            raise _taken(other)
+
+    def add_group(self, subscription: Subscription[..., Any]) -> None:
+        """Add a subscription that was declared for several topics."""
+        _registered(self.subscriptions, subscription)
 
     def on_dead(self, group: str) -> OnDead[E]:
         """Have a function called with each event that this group gives up: see `OnDead`. The event
@@ -213,14 +230,18 @@ def _registered(
 ) -> Subscription[..., Any]:
     group = subscription.wants.group
     if group in found:
-        raise ConfigError(
-            f"topic {subscription.topic.name!r} has {group!r} already: "
-            f"{found[group].__module__}.{found[group].__qualname__}; choose another name, or "
-            "handle the event in one function"
-        )
+        raise _taken(found[group])
     found[group] = subscription
     subscription.topic.app.new_declarations.changed()
     return subscription
+
+
+def _taken(other: Subscription[..., Any]) -> ConfigError:
+    return ConfigError(
+        f"topic {other.topic.name!r} has {other.wants.group!r} already: "
+        f"{other.__module__}.{other.__qualname__}; choose another name, or handle the event in one "
+        "function"
+    )
 
 
 async def _join_all(

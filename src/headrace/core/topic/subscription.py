@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict, get_args
+from collections.abc import Callable
+from typing import Any, Literal, TypedDict, get_args
 
 import msgspec
 
@@ -32,6 +33,12 @@ class SubscribeKwargs(TypedDict, total=False):
     consumers: Consumers | None
     name: str | None
     require_key: bool
+
+
+class SubscribeTopicsKwargs(SubscribeKwargs, total=False):
+    """What `app.subscribe(...)` takes beside topics, group, `event`, `batch` and `max_wait`."""
+
+    on_dead: Callable[..., Any] | None
 
 
 class SubscribeAnyKwargs(SubscribeKwargs, total=False):
