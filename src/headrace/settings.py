@@ -24,7 +24,7 @@ from headrace.core.payload.compression import Compression
 from headrace.core.payload.offload import Offload
 from headrace.core.payload.packing import PLAIN_PAYLOADS, PayloadOptions
 from headrace.errors import ConfigError
-from headrace.store.url import DEFAULT_URL, check_confirmation, scheme_of
+from headrace.store.url import DEFAULT_URL, check_confirmation, check_store_url
 
 R = TypeVar("R")
 
@@ -60,7 +60,7 @@ class Settings:
             # Not the value itself: it may hold a password.
             raise ConfigError(f"the store's URL must be a text, not {type(self.url).__name__}")
         # An unknown one is refused here, not at the first send.
-        scheme_of(self.url)
+        check_store_url(self.url)
         self.namespace = limits.check_name(
             "namespace", _setting("NAMESPACE", namespace, str, "headrace")
         )

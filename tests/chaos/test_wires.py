@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 import pytest
 import redis
 
-from headrace.store.redis.connection.link import CALL_TIMEOUT
+from headrace.store.redis.connection.url_options import SOCKET_TIMEOUT
 from tests.faults.changes import (
     CHANGES,
     Change,
@@ -49,7 +49,7 @@ async def test_a_request_is_applied_once_whatever_happens_to_it(
 async def test_requests_that_fall_into_a_black_hole_are_applied_once(
     begin: int, wire: Proxy, redis_url: str, namespace: str
 ) -> None:
-    assert HOLE > CALL_TIMEOUT
+    assert HOLE > SOCKET_TIMEOUT
     opened = asyncio.Event()
     async with AsyncExitStack() as stack:
         changes = [

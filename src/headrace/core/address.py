@@ -36,6 +36,8 @@ _SHOWN_OPTIONS = frozenset(
         *("connect_timeout", "target_session_attrs", "sslmode", "sslrootcert", "sslcert", "sslkey"),
         *("ssl_ca_certs", "ssl_ca_path", "ssl_cert_reqs", "ssl_certfile", "ssl_keyfile"),
         *("ssl_check_hostname", "ssl_min_version", "ssl_ciphers", "sentinel_tls"),
+        *("socket_timeout", "socket_connect_timeout", "socket_keepalive"),
+        *("keepalive_idle", "keepalive_interval", "keepalive_count"),
     )
 )
 

@@ -29,6 +29,22 @@ def scheme_of(url: str) -> str:
     return scheme
 
 
+def check_store_url(url: str) -> None:
+    """Refuse a scheme or an option that no store knows; the sentence lists those there are."""
+    scheme = scheme_of(url)
+    if scheme not in ("sqlite", "memory"):
+        # A URL that cannot be read at all is refused when it is opened, by `check_url`.
+        check_url(url)
+        from headrace.store.redis.connection.url_options import tuning_of
+
+        tuning_of(url)
+    elif "?" in url:
+        raise ConfigError(
+            f"the URL {without_password(url)!r} has options: {scheme}:// URLs take none; write "
+            f"{'memory://' if scheme == 'memory' else 'sqlite:///file.db'}"
+        )
+
+
 def check_confirmation(url: str, replicas: int, on_disk: bool) -> None:
     """Refuse what the store that `url` names cannot confirm."""
     for name, wanted in {"confirm_replicas": replicas, "confirm_disk": on_disk}.items():

@@ -39,7 +39,7 @@ class LoopLinks:
         self.ask = server.link(repeats=True)
         self.put = server.confirmed_link() or self.send
         """For jobs and events: returns when replicas have them, if the app wants that."""
-        self.pubsub = PubSub(server.connect)
+        self.pubsub = PubSub(server.connect, server.link_settings)
         self._server = server
         self._idle: dict[str, list[Link]] = {}
 
@@ -118,7 +118,7 @@ class RedisNamespace:
             reply = await link.call(
                 "XREAD", "BLOCK", max(1, int(wait * 1000)), "COUNT", limit,
                 "STREAMS", stream, after,
-                key=stream, timeout=wait + 10,
+                key=stream, timeout=wait + link.timeout,
             )  # fmt: skip
         return reply[0][1] if reply else []
 

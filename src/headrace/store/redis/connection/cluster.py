@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 from headrace.core.address import masked, split_url, without_password
 from headrace.errors import ConfigError, StoreError, StoreMismatch, StoreUnavailable
 from headrace.store.redis.connection.errors import Moved, Refused
-from headrace.store.redis.connection.link import CALL_TIMEOUT, Link
+from headrace.store.redis.connection.link import DEFAULT_SETTINGS, Link, LinkSettings
 from headrace.store.redis.connection.tls import TLSConnection
 
 SCHEMES = ("redis+cluster", "rediss+cluster")
@@ -62,7 +62,10 @@ class Cluster:
     """The nodes behind a `redis+cluster://` URL, as far as known. Shared by all links, on any event
     loop."""
 
-    def __init__(self, url: str, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, url: str, options: Mapping[str, Any], settings: LinkSettings = DEFAULT_SETTINGS
+    ) -> None:
+        self.link_settings = settings
         self._seeds = _seeds(url)
         self._options = _options(url, options)
         self._tls = url.startswith("rediss")
@@ -117,7 +120,7 @@ class Cluster:
         asked = list({*self.nodes, *self._seeds})
         random.shuffle(asked)
         try:
-            async with asyncio.timeout(CALL_TIMEOUT):
+            async with asyncio.timeout(self.link_settings.timeout):
                 for node in asked:
                     try:
                         self._learn(node, await self._ask(node))
@@ -126,11 +129,11 @@ class Cluster:
                     else:
                         return node
         except TimeoutError:
-            problems.append(StoreUnavailable(f"no answer within {CALL_TIMEOUT:g} s"))
+            problems.append(StoreUnavailable(f"no answer within {self.link_settings.timeout:g} s"))
         raise _summed(problems)
 
     async def _ask(self, node: ClusterNode) -> list[list[Any]]:
-        link = Link(partial(self.connect_to, node))
+        link = Link(partial(self.connect_to, node), settings=self.link_settings)
         try:
             ranges: list[list[Any]] = await link.call("CLUSTER", "SLOTS", timeout=_ASK_TIMEOUT)
         except StoreError as error:

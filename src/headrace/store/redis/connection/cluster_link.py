@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import StoreUnavailable
 from headrace.store.redis.connection.cluster import Cluster, ClusterNode, slot_of
 from headrace.store.redis.connection.errors import Moved, NoGroup
-from headrace.store.redis.connection.link import CALL_TIMEOUT, Argument, Link
+from headrace.store.redis.connection.link import Argument, Link
 from headrace.store.redis.connection.requests import Abandoned, Numbered
 
 if TYPE_CHECKING:
@@ -32,7 +32,11 @@ class ClusterLink(Link):
         confirmation: Confirmation | None = None,
     ) -> None:
         super().__init__(
-            cluster.connect, repeats=repeats, abandoned=abandoned, confirmation=confirmation
+            cluster.connect,
+            repeats=repeats,
+            abandoned=abandoned,
+            confirmation=confirmation,
+            settings=cluster.link_settings,
         )
         self._cluster = cluster
         self._links: dict[ClusterNode, Link] = {}
@@ -44,7 +48,7 @@ class ClusterLink(Link):
         self,
         *command: Argument,
         key: str | None = None,
-        timeout: float = CALL_TIMEOUT,
+        timeout: float | None = None,
         request: Numbered | None = None,
     ) -> Any:
         slot = 0 if key is None else slot_of(key)
@@ -75,7 +79,10 @@ class ClusterLink(Link):
         if link is None:
             connect = partial(self._cluster.connect_to, node)
             link = self._links[node] = Link(
-                connect, repeats=self._repeats, confirmation=self._confirmation
+                connect,
+                repeats=self._repeats,
+                confirmation=self._confirmation,
+                settings=self._settings,
             )
         return link
 
@@ -92,7 +99,8 @@ class KeyLink(Link):
     looks for the node again."""
 
     def __init__(self, cluster: Cluster, key: str, *, abandoned: Abandoned) -> None:
-        super().__init__(partial(cluster.connect_for, slot_of(key)), abandoned=abandoned)
+        connect = partial(cluster.connect_for, slot_of(key))
+        super().__init__(connect, abandoned=abandoned, settings=cluster.link_settings)
         self._cluster = cluster
         self._key = key
 
@@ -103,7 +111,7 @@ class KeyLink(Link):
         self,
         *command: Argument,
         key: str | None = None,
-        timeout: float = CALL_TIMEOUT,
+        timeout: float | None = None,
         request: Numbered | None = None,
     ) -> Any:
         try:
@@ -116,7 +124,7 @@ class KeyLink(Link):
             raise
 
     async def _call(
-        self, command: Sequence[Argument], timeout: float, request: Numbered | None
+        self, command: Sequence[Argument], timeout: float | None, request: Numbered | None
     ) -> Any:
         try:
             return await super().call(*command, timeout=timeout, request=request)

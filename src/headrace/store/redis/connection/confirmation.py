@@ -49,6 +49,11 @@ class Confirmation:
         return reply
 
     @property
+    def longest(self) -> float:
+        """Seconds that the server waits at most."""
+        return self._wait[-1] / 1000  # type: ignore[no-any-return]
+
+    @property
     def _wait(self) -> tuple[Any, ...]:
         if self.on_disk:
             return ("WAITAOF", 1, self.replicas, WAIT_FOR_DISK_MS)
@@ -57,7 +62,7 @@ class Confirmation:
     def _missing(self, confirmed: Any) -> str:
         """What was not confirmed in time; empty if everything was."""
         here, replicas = confirmed if self.on_disk else (1, confirmed)
-        within = f"within {self._wait[-1] / 1000:g} s"
+        within = f"within {self.longest:g} s"
         if not here:
             return f"the server has not written it to its disk {within}"
         if replicas < self.replicas:

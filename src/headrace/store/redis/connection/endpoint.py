@@ -20,23 +20,24 @@ from headrace.store.redis.connection.cluster_link import ClusterLink, KeyLink
 from headrace.store.redis.connection.confirmation import Confirmation
 from headrace.store.redis.connection.errors import Refused
 from headrace.store.redis.connection.inspection import Inspection
-from headrace.store.redis.connection.link import Link
+from headrace.store.redis.connection.link import Link, LinkSettings
 from headrace.store.redis.connection.requests import Abandoned
+from headrace.store.redis.connection.url_options import (
+    ConnectionTuning,
+    tuning_of,
+    without_tuning,
+)
 from headrace.store.values import Description
 
 log = logging.getLogger("headrace.store")
 
-_QUERY = {"client_name", "db", "password", "username"}
 _OPTIONS: dict[str, Any] = {
     "protocol": 2,
     "socket_timeout": None,
-    "socket_connect_timeout": 5.0,
-    "socket_keepalive": True,
     "socket_read_size": 256 * 1024,
     # The driver must not repeat anything: one xadd() sent twice is two jobs.
     "retry": Retry(NoBackoff(), 0),
 }
-_SOCKET_OPTIONS = {name: it for name, it in _OPTIONS.items() if name != "socket_keepalive"}
 
 
 class RedisEndpoint:
@@ -48,20 +49,27 @@ class RedisEndpoint:
         self._confirmation = confirmation
         self._cluster: Cluster | None = None
         check_url(url)
-        scheme = split_url(url).scheme
-        _check_parts(url)
-        if scheme in sentinel.SCHEMES:
-            pool = partial(pool_of, options=_OPTIONS, shown=without_password(url))
-            self._pool = sentinel.pool_behind(sentinel.parse(url), pool)
-        elif scheme in CLUSTER_SCHEMES:
-            self._cluster = Cluster(url, _OPTIONS)
-        else:
-            options = _SOCKET_OPTIONS if scheme == "unix" else _OPTIONS
-            self._pool = pool_of(url, options, shown=without_password(url))
-
+        _check_database(url)
+        tuning = tuning_of(url)
+        self.link_settings = LinkSettings(tuning.timeout)
+        self._make_ready(tuning)
         self._inspection = Inspection(
             without_password(url), confirmation=confirmation, in_cluster=self._cluster is not None
         )
+
+    def _make_ready(self, tuning: ConnectionTuning) -> None:
+        """Have the driver read the URL, as what its scheme says."""
+        scheme, shown = split_url(self.url).scheme, without_password(self.url)
+        url, options = without_tuning(self.url), {**_OPTIONS, **tuning.driver_options}
+        if scheme in sentinel.SCHEMES:
+            pool = partial(pool_of, options=options, shown=shown)
+            self._pool = sentinel.pool_behind(sentinel.parse(url), pool)
+        elif scheme in CLUSTER_SCHEMES:
+            self._cluster = Cluster(url, options, self.link_settings)
+        else:
+            if scheme == "unix":
+                options.pop("socket_keepalive")
+            self._pool = pool_of(url, options, shown=shown)
 
     @property
     def reads_span(self) -> bool:
@@ -79,7 +87,7 @@ class RedisEndpoint:
         """A link for scripts and for commands that say which key they are about."""
         if self._cluster is not None:
             return ClusterLink(self._cluster, repeats=repeats, abandoned=self.abandoned)
-        return Link(self.connect, repeats=repeats, abandoned=self.abandoned)
+        return self._plain_link(repeats=repeats)
 
     def confirmed_link(self) -> Link | None:
         """A link for scripts that return when their writes are confirmed; None without
@@ -94,14 +102,25 @@ class RedisEndpoint:
                 abandoned=self.abandoned,
                 confirmation=confirmation,
             )
-        return Link(self.connect, abandoned=self.abandoned, confirmation=confirmation)
+        return self._plain_link(confirmation=confirmation)
 
     def link_at(self, key: str) -> Link:
         """A link of one connection, to the node that has `key`: for calls that wait, and to end
         them."""
         if self._cluster is not None:
             return KeyLink(self._cluster, key, abandoned=self.abandoned)
-        return Link(self.connect, abandoned=self.abandoned)
+        return self._plain_link()
+
+    def _plain_link(
+        self, *, repeats: bool = False, confirmation: Confirmation | None = None
+    ) -> Link:
+        return Link(
+            self.connect,
+            repeats=repeats,
+            abandoned=self.abandoned,
+            confirmation=confirmation,
+            settings=self.link_settings,
+        )
 
     async def check(self, link: Link, *, require_durable: bool) -> None:
         """Refuse a server that is too old; say which settings may lose jobs, and refuse those
@@ -133,7 +152,7 @@ class RedisEndpoint:
     async def _inspect_all(self, cluster: Cluster) -> list[str]:
         risks = []
         for node in await cluster.masters():
-            link = Link(partial(cluster.connect_to, node))
+            link = Link(partial(cluster.connect_to, node), settings=self.link_settings)
             try:
                 risks += [
                     f"node {node}: {risk}"
@@ -144,21 +163,10 @@ class RedisEndpoint:
         return risks
 
 
-def _check_parts(url: str) -> None:
-    """Refuse options that would be ignored, or would change the protocol."""
+def _check_database(url: str) -> None:
+    """Refuse a path that would be ignored."""
     parts = split_url(url)
-    shown = without_password(url)
-    has_sentinels = parts.scheme in sentinel.SCHEMES
-    has_database = parts.scheme != "unix" and not has_sentinels
+    has_database = parts.scheme != "unix" and parts.scheme not in sentinel.SCHEMES
     if has_database and not re.fullmatch(r"/?\d*", parts.path):
+        shown = without_password(url)
         raise ConfigError(f"the Redis URL {shown!r} names no database: after the host comes /0")
-    known = {"client_name", *sentinel.OPTIONS} if has_sentinels else _QUERY
-    for option in filter(None, parts.query.split("&")):
-        name, equals, _ = option.partition("=")
-        if name not in known and not name.startswith("ssl_"):
-            # Without a value it may be anything, even a password.
-            called = f"option {name!r}" if equals else "option without a value"
-            raise ConfigError(
-                f"the Redis URL {shown!r} has an {called}; it can have "
-                f"{', '.join(sorted(known))} and ssl_…"
-            )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import hiredis
 import redis.exceptions as driver
@@ -16,6 +16,7 @@ import redis.exceptions as driver
 from headrace.errors import StoreError, StoreUnavailable
 from headrace.store.redis.connection.errors import NoScript, Void, translated
 from headrace.store.redis.connection.requests import Abandoned, Numbered, RequestSession
+from headrace.store.redis.connection.url_options import SOCKET_TIMEOUT
 from headrace.store.values import IdempotencyKey
 
 if TYPE_CHECKING:
@@ -27,9 +28,18 @@ if TYPE_CHECKING:
 Argument = str | bytes | int | float
 Connect = Callable[[], "AbstractConnection"]
 
-CALL_TIMEOUT = 10.0
 # For the driver; the time limits here are our own.
 _FOREVER = float("inf")
+
+
+class LinkSettings(NamedTuple):
+    """What all links to a server have in common."""
+
+    timeout: float = SOCKET_TIMEOUT
+    """Seconds within which a request is answered."""
+
+
+DEFAULT_SETTINGS = LinkSettings()
 
 
 class Link:
@@ -45,8 +55,12 @@ class Link:
         repeats: bool = False,
         abandoned: Abandoned | None = None,
         confirmation: Confirmation | None = None,
+        settings: LinkSettings = DEFAULT_SETTINGS,
     ) -> None:
         self._connect = connect
+        self._settings = settings
+        self.timeout = settings.timeout + (confirmation.longest if confirmation else 0.0)
+        """Seconds within which a request is answered, unless it blocks."""
         self._repeats = repeats
         self._abandoned = abandoned or Abandoned()
         self._confirmation = confirmation
@@ -108,12 +122,13 @@ class Link:
         self,
         *command: Argument,
         key: str | None = None,
-        timeout: float = CALL_TIMEOUT,
+        timeout: float | None = None,
         request: Numbered | None = None,
     ) -> Any:
         """The server's reply, or a `StoreError`. If cancelled, the connection is dropped with the
         reply that nobody waits for. `key` is the one that the command is about: in a cluster it
         says which node to ask. `request` is what it is known by, as its last argument."""
+        timeout = timeout or self.timeout
         async with self._lock:
             if request is None:
                 return await self._exchange_twice(command, timeout)
@@ -150,7 +165,7 @@ class Link:
     async def send(self, *command: Argument) -> None:
         """Send a command whose answer comes as a message: see `receive`."""
         try:
-            async with asyncio.timeout(CALL_TIMEOUT):
+            async with asyncio.timeout(self.timeout):
                 connection = self._connection
                 if connection is None or not connection.is_connected:
                     connection = await self._open()

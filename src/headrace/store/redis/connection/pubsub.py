@@ -12,7 +12,7 @@ import msgspec
 from headrace.core.job.ids import JobId
 from headrace.errors import StoreError
 from headrace.store.contract import Listener
-from headrace.store.redis.connection.link import Connect, Link
+from headrace.store.redis.connection.link import DEFAULT_SETTINGS, Connect, Link, LinkSettings
 
 log = logging.getLogger("headrace.store")
 
@@ -29,8 +29,9 @@ def encode_keys(job_ids: Sequence[JobId]) -> bytes:
 class PubSub:
     """One subscribed connection for all listeners of one event loop; open while there are any."""
 
-    def __init__(self, connect: Connect) -> None:
+    def __init__(self, connect: Connect, settings: LinkSettings = DEFAULT_SETTINGS) -> None:
         self._connect = connect
+        self._settings = settings
         self._listeners: dict[str, set[Listener]] = {}
         self._link: Link | None = None
         self._listening: asyncio.Task[None] | None = None
@@ -62,7 +63,7 @@ class PubSub:
 
     async def _listen(self) -> None:
         while True:
-            link = Link(self._connect)
+            link = Link(self._connect, settings=self._settings)
             try:
                 await self._subscribe(link)
                 await self._receive(link)

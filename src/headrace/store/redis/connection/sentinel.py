@@ -15,9 +15,9 @@ from redis.exceptions import ConnectionError as Unreachable
 from headrace.core.address import split_url, without_password
 from headrace.errors import ConfigError
 from headrace.store.redis.connection.tls import TLSConnection
+from headrace.store.redis.connection.url_options import SENTINEL
 
 SCHEMES = ("redis+sentinel", "rediss+sentinel")
-OPTIONS = ("sentinel_username", "sentinel_password", "sentinel_tls")
 _PORT = 26379
 _TIMEOUT = 2.0
 _TRUTH = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
@@ -54,7 +54,7 @@ def parse(url: str) -> SentinelTarget:
     credentials, at, hosts = parts.netloc.rpartition("@")
     master, _, db = parts.path.strip("/").partition("/")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    own = {name: options.pop(name) for name in OPTIONS if name in options}
+    own = {name: options.pop(name) for name in SENTINEL if name in options}
     over_tls = parts.scheme == "rediss+sentinel"
     sentinels_over_tls = _TRUTH.get(own.get("sentinel_tls", "yes" if over_tls else "no").lower())
     if sentinels_over_tls is None:

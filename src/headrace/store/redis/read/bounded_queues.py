@@ -63,7 +63,7 @@ class BoundedQueueWatch(QueueWatch):
             command += ["BLOCK", max(1, int(wait * 1000))]
         names = list(ends)
         await link.call(
-            *command, "STREAMS", *names, *ends.values(), key=names[0], timeout=wait + 10
+            *command, "STREAMS", *names, *ends.values(), key=names[0], timeout=wait + link.timeout
         )
         return []
 

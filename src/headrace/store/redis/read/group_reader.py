@@ -192,7 +192,8 @@ class GroupReader(RedisReader):
         if not self._interrupted and not self._changed.is_set():
             command += ["BLOCK", max(1, int(wait * 1000))]
         logs, lasts = [source.log for source in sources], [source.last for source in sources]
-        await link.call(*command, "STREAMS", *logs, *lasts, key=logs[0], timeout=wait + 10)
+        patience = wait + link.timeout
+        await link.call(*command, "STREAMS", *logs, *lasts, key=logs[0], timeout=patience)
         return []
 
     def _watcher(self, source: ReadSource) -> Link:

@@ -231,7 +231,7 @@ class QueueWatch:
         # deliveries for newer than they are.
         epochs = {source.queue: source.epoch for source in self._order}
         reply = await link.call(
-            *command, "STREAMS", *streams, *([">"] * len(streams)), timeout=wait + 10
+            *command, "STREAMS", *streams, *([">"] * len(streams)), timeout=wait + link.timeout
         )
         deliveries: list[LeasedDelivery] = []
         for stream, entries in reply or ():
