@@ -92,6 +92,8 @@ async def test_replaying_what_waited_for_a_purged_job_says_why_it_cannot(
             )
             assert await job.status() is State.DEAD
         assert await app.admin.replay(task="near") == 0, "what is chosen may be none"
+        with pytest.raises(ConfigError, match=f"{last.id} cannot run again: .* job {first.id} of"):
+            await flow.resume()
 
 
 async def test_waiting_for_a_replay_on_its_way_ends_in_time(app: Headrace, broken: Press) -> None:

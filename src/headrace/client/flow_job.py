@@ -114,7 +114,8 @@ class FlowJob(Job[R]):
     async def resume(self, *, by: str = "") -> int:
         """Replay the jobs of the flow that failed, and any that was sent before the flow and keeps
         it from ending; those that died with them wait again, and keep the results that they have.
-        Returns how many were replayed: asking twice replays once. Their history says `by` whom."""
+        Returns how many were replayed: asking twice replays once. Their history says `by` whom.
+        If there are none, and its last job waits for one that was purged, `ConfigError`."""
         store = (await self._app.session()).store
         replayed = 0
         for queue, part in (await self._parts(members=True)).items():
@@ -125,7 +126,10 @@ class FlowJob(Job[R]):
         for queue, jobs in (await _by_queue(job for job in seen if _died_with(seen[job]))).items():
             for some in _chunks(jobs):
                 await before.resume(queue, [job.job_id for job in some])
-        return replayed + len(before.replayed)
+        replayed += len(before.replayed)
+        if not replayed:
+            before.refuse_stuck()
+        return replayed
 
     def resume_sync(self) -> int:
         """`resume` for code without an event loop."""

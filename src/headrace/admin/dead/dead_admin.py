@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Unpack
 
@@ -29,7 +29,6 @@ from headrace.core.job.state import State
 from headrace.core.queue_names import group_source
 from headrace.errors import ConfigError, JobNotFound
 from headrace.store.contract import DeadJob, JobSnapshot
-from headrace.store.flow_values import Cause
 
 if TYPE_CHECKING:
     from headrace.store.contract import Store
@@ -162,7 +161,7 @@ class DeadAdmin(AdminContext):
             replay = FlowReplay(store, self._actor)
             done = await self._apply(replay.send, named, queue, conditions)
             if named is not None and not done:
-                _refuse_stuck(replay.stuck)
+                replay.refuse_stuck()
             return done
         edited = EditedReplay(
             self._app, store, edit, self._redaction_of_records, self._edited, by=self._actor
@@ -226,15 +225,6 @@ class DeadAdmin(AdminContext):
         names = await self._sources(queue)
         states = await (await self._store()).survey(names) if names else []
         return [name for name, now in zip(names, states, strict=True) if now.counts.dead]
-
-
-def _refuse_stuck(stuck: Mapping[JobId, Cause]) -> None:
-    for job_id, cause in stuck.items():
-        raise ConfigError(
-            f"job {id_codec.to_text(job_id)} cannot run again: it waited for job "
-            f"{id_codec.to_text(cause.job_id)} of queue {cause.queue!r}, which failed and was "
-            "purged since; send its flow again"
-        )
 
 
 async def _taken(verb: Verb, queue: str, job_ids: Sequence[JobId]) -> set[JobId]:

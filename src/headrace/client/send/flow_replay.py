@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from headrace.core.job import ids
 from headrace.core.job.ids import JobId
 from headrace.core.job.state import State
+from headrace.errors import ConfigError
 from headrace.store.flow_values import Cause
 
 if TYPE_CHECKING:
@@ -46,6 +48,15 @@ class FlowReplay:
             before, causes = causes, await self._causes(queue, list(causes))
             causes = {job_id: cause for job_id, cause in causes.items() if cause != before[job_id]}
         return resumed
+
+    def refuse_stuck(self) -> None:
+        """`ConfigError` if any job can never run."""
+        for job_id, cause in self.stuck.items():
+            raise ConfigError(
+                f"job {ids.to_text(job_id)} cannot run again: it waited for job "
+                f"{ids.to_text(cause.job_id)} of queue {cause.queue!r}, which failed and was "
+                "purged since; send its flow again"
+            )
 
     async def _is_forgotten(self, cause: Cause) -> bool:
         (seen,) = await self._store.get(cause.queue, [cause.job_id])
