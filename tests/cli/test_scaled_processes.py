@@ -280,7 +280,7 @@ def test_a_backlog_scales_processes_up_and_idleness_down(start: Start, shop: Pat
     parent.send(signal.SIGTERM)
     assert parent.ended() == 0
     assert len(parent.children) == 3
-    assert "scale_ups=1, scale_downs=" in parent.output
+    assert "; scaled up 1 time; scaled down " in parent.output
 
 
 @pytest.mark.parametrize(

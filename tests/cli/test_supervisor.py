@@ -219,6 +219,7 @@ def test_sigterm_to_the_parent_ends_all_with_0(start: Start) -> None:
     parent.send(signal.SIGTERM)
     assert parent.ended() == 0
     assert parent.output.count(", namespace ") == 1, "said once"
+    assert "supervisor ended with exit code 0\n" in parent.output
     assert len(parent.children) == 2
     assert not any(map(is_alive, parent.children))
 
@@ -240,6 +241,7 @@ def test_a_killed_child_is_replaced(start: Start) -> None:
     assert len([pid for pid in parent.children if is_alive(pid)]) == 2
     parent.send(signal.SIGTERM)
     assert parent.ended() == 0
+    assert "supervisor ended with exit code 0; lost a process 1 time\n" in parent.output
 
 
 def test_a_killed_parent_takes_its_children_along(start: Start) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from headrace.core.breaker import QUICK_DEATHS, SURVIVAL, Breaker
+from headrace.core.display import plural
 from headrace.core.scaling.scaler import Scaler
 from headrace.core.scaling.scaling import Scaling
 from headrace.core.workers import Scaled, WorkerRecord
@@ -123,7 +124,7 @@ class Supervisor:
             if self._gauge is not None:
                 self._gauge.stop()
         code = self.exit_code
-        said = "supervisor ended with exit code %d: %s"
+        said = "supervisor ended with exit code %d%s"
         log.info(said, code, self._summary(), extra={"exit_code": code})
         return code
 
@@ -266,8 +267,7 @@ class Supervisor:
         return max(now - seat.started_at for seat in self._seats if seat.process)
 
     def _summary(self) -> str:
-        scaler = self.scaler
-        return (
-            f"scale_ups={scaler.ups.total()}, scale_downs={scaler.downs.total()}, "
-            f"deaths={self.breaker.deaths}"
-        )
+        ups, downs, deaths = self.scaler.ups, self.scaler.downs, self.breaker.deaths
+        scaled = ("scaled up", ups.total()), ("scaled down", downs.total())
+        happened = (*scaled, ("lost a process", deaths))
+        return "".join(f"; {what} {plural(n, 'time')}" for what, n in happened if n)
