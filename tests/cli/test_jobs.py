@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -177,6 +178,20 @@ def test_why_says_why(jobs: Depot) -> None:
         "id": "mail-1",
         "why": "It is waiting: no worker is running that reads queue 'mail'.",
     }
+
+
+def test_why_says_times_in_the_local_zone(jobs: Depot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "XYZ-1")
+    time.tzset()
+    try:
+        said = jobs.run("why", "mail-2").stdout
+        document = jobs.run("why", "mail-2", "--json").stdout
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert " XYZ." in said
+    assert " UTC" not in said
+    assert " UTC." in document, "the same everywhere, for programs"
 
 
 def test_log_prints_lines(jobs: Depot) -> None:

@@ -159,7 +159,7 @@ def test_a_decision_says_why_and_is_counted_by_its_reason() -> None:
     up = scene.look(95, age=12.34, running=10)
     assert (up.target, up.reason) == (5, "backlog")
     assert up.why == (
-        "1 -> 5 (backlog: 95 jobs wait, the oldest for 12.3 s; 10 run; 1 consumers x 10 = 10 slots)"
+        "1 -> 5 (backlog: 95 jobs wait, the oldest for 12 s; 10 run; 1 consumers x 10 = 10 slots)"
     )
     assert scene.look(0).reason == "idle"
     scene.look(3, running=10, age=100)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from headrace.core.display import length_text, local_text, utc_text
+from headrace.core.display import in_local_time, length_text, local_text, utc_text
 
 
 @pytest.fixture
@@ -30,6 +30,8 @@ def test_a_time_names_its_zone(shown: str) -> None:
     moment = datetime(2026, 1, 31, 12, tzinfo=UTC)
     assert local_text(moment) == shown
     assert utc_text(moment) == "2026-01-31 12:00:00 UTC"
+    sentence = "It is due at {}, not on 2026-02-31 12:00:00 UTC."
+    assert in_local_time(sentence.format(utc_text(moment))) == sentence.format(shown)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +42,7 @@ def test_a_time_names_its_zone(shown: str) -> None:
         (1.0, "1 s"),
         (2.54, "2.5 s"),
         (34.4, "34 s"),
+        (60, "1 min"),
         (90, "1 min 30 s"),
         (7200, "2 h"),
         (86_400 * 12 + 7200, "12 d"),

@@ -18,7 +18,7 @@ from headrace.cli.app_command import (
 )
 from headrace.cli.output import show_result, show_table
 from headrace.core import bounds as limits
-from headrace.core.display import meant, span
+from headrace.core.display import length_text, meant
 from headrace.errors import QueueNotFound
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _show(done: str, queue: str, task: str | None, as_json: bool) -> None:
 
 
 def _row(queue: QueueInfo) -> tuple[str | int, ...]:
-    oldest = "" if queue.age is None else span(int(queue.age * 1000))
+    oldest = "" if queue.age is None else length_text(queue.age)
     bound = f"{queue.running} / {queue.concurrency}" if queue.concurrency else queue.running
     counts = (bound, queue.scheduled, queue.blocked, queue.dead)
     paused = [*(["all"] if queue.paused else []), *queue.paused_tasks]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
 # Letters and marks to Unicode, and yet nothing to the eye.
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+
+_UTC_TEXT = re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\b")
 
 
 def is_plain(text: str) -> bool:
@@ -46,6 +49,18 @@ def local_text(moment: datetime) -> str:
     return f"{moment.astimezone():%Y-%m-%d %H:%M:%S %Z}"
 
 
+def in_local_time(sentence: str) -> str:
+    """The sentence with the times in it that `utc_text` made, as `local_text` makes them."""
+    return _UTC_TEXT.sub(lambda found: _localized(found[0]), sentence)
+
+
+def _localized(text: str) -> str:
+    try:
+        return local_text(datetime.strptime(f"{text} +0000", "%Y-%m-%d %H:%M:%S UTC %z"))
+    except (ValueError, OverflowError):  # not one of ours: there is no such day
+        return text
+
+
 def length_text(seconds: float) -> str:
     """A length of time in its largest unit: `<1 ms`, `12 ms`, `1.2 s`, `34 s`; from a minute
     on with the next one."""
@@ -64,11 +79,3 @@ def length_text(seconds: float) -> str:
 
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
-
-
-def span(ms: int) -> str:
-    """A length of time in a fitting unit."""
-    for seconds, unit in _UNITS:
-        if ms >= 2_000 * seconds:
-            return f"{ms // (1_000 * seconds)} {unit}"
-    return f"{ms / 1000:.1f} s"

@@ -8,7 +8,7 @@ from datetime import datetime
 from rich.text import Text
 
 from headrace.admin import Admin, DeadInfo, GroupInfo, JobDetail, WorkerInfo
-from headrace.core.display import harmless, length_text, local_text
+from headrace.core.display import harmless, in_local_time, length_text, local_text
 from headrace.top.snapshot import QueueRow, TopSnapshot
 from headrace.top.tables import RunningTable, age, rate
 
@@ -88,7 +88,7 @@ async def of_job(admin: Admin, queue: str, id: str) -> Text:
         ("ended", "" if job.ended is None else _moment(job.ended)),
         ("waited", _seconds(job.waited)),
         ("took", _seconds(job.took)),
-        ("why", await admin.why(id, queue)),
+        ("why", in_local_time(await admin.why(id, queue))),
         ("worker", job.worker or ""),
         ("attempt", job.attempt),
         ("progress", "" if progress is None else f"{progress.fraction:.0%} {progress.text}"),

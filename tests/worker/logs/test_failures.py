@@ -37,7 +37,7 @@ async def test_a_failed_attempt_is_a_warning_that_says_when_it_is_tried_again(
         job = await send_mail.enqueue("ann")
         record = await records.one("WARNING", job.id)
     assert record.getMessage() == (
-        f"send_mail {job.id} failed, attempt 1 of 3, next try in 60.0 s: "
+        f"send_mail {job.id} failed, attempt 1 of 3, next try in 1 min: "
         "ConnectionError: no route to ann"
     )
     assert record.exc_text is None

@@ -45,7 +45,7 @@ def test_an_outage_is_one_line_and_its_end_another(
     ]
     time.now += 1
     outage.well("settler")
-    assert records.texts()[1:] == ["the store answers again, after 3.0 s"]
+    assert records.texts()[1:] == ["the store answers again, after 3 s"]
     assert records()[0].error == "refused (reader)"
     assert records()[1].seconds == 3.0
 

@@ -14,7 +14,7 @@ from headrace.admin.redaction import CLEAR, Redaction
 from headrace.admin.workers import read_workers
 from headrace.client.attempts import run_started
 from headrace.core.clock import to_datetime
-from headrace.core.display import plural, span, utc_text
+from headrace.core.display import length_text, plural, utc_text
 from headrace.core.job import ids
 from headrace.core.job.capacity import Runner
 from headrace.core.job.constraints import QUEUE_LIMIT, Limit, decode_constraints
@@ -114,8 +114,8 @@ class Why:
         again = f", to run again after {self._error}" if self._error else ""
         if due_ms > now_ms:
             moment = utc_text(to_datetime(due_ms))
-            return f"It is scheduled, due in {span(due_ms - now_ms)}, at {moment}{again}."
-        late = f"It has been due for {span(now_ms - due_ms)}{again}"
+            return f"It is scheduled, due in {_length(due_ms - now_ms)}, at {moment}{again}."
+        late = f"It has been due for {_length(now_ms - due_ms)}{again}"
         return f"{late}: {await self._obstacle() or 'a worker is about to take it'}."
 
     async def _unknown(self, since_ms: int) -> str:
@@ -263,4 +263,8 @@ class Why:
 
 def _rate_text(limit: Limit | None) -> str:
     # Windows are a little longer than asked for: see `core/task/rate.py`.
-    return "" if limit is None else f" of {limit.most:,} starts in {span(limit.window_ms)}"
+    return "" if limit is None else f" of {limit.most:,} starts in {_length(limit.window_ms)}"
+
+
+def _length(ms: int) -> str:
+    return length_text(ms / 1000)

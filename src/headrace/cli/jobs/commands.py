@@ -31,7 +31,7 @@ from headrace.cli.jobs.views import as_json_value, show_job, show_list
 from headrace.cli.jobs.watch import watch
 from headrace.cli.output import complain, harmless, json_document, show_first, show_result
 from headrace.cli.program import FAILED
-from headrace.core.display import plural
+from headrace.core.display import in_local_time, plural
 from headrace.core.job.state import State
 from headrace.errors import ConfigError
 
@@ -134,7 +134,7 @@ async def _shown(
 def why(app: Headrace, id: str, queue: str | None, as_json: bool) -> None:
     """Say why a job is not running."""
     sentence = _about(app, id, lambda admin, id: admin.why(id, queue))
-    show_result(sentence, {"id": id, "why": sentence}, as_json=as_json)
+    show_result(in_local_time(sentence), {"id": id, "why": sentence}, as_json=as_json)
 
 
 @jobs.command()

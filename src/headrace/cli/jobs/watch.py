@@ -16,7 +16,7 @@ from headrace.cli.app_command import admin_of, only, secrets_option, split
 from headrace.cli.app_loader import app_options, chosen_app
 from headrace.cli.filters import queue_option
 from headrace.cli.output import fitting, harmless, moment, show_attempt
-from headrace.core.display import length_text, span
+from headrace.core.display import length_text
 from headrace.core.job.state import State
 from headrace.core.queue_names import group_queue, group_source
 from headrace.errors import ConfigError, JobNotFound
@@ -131,7 +131,7 @@ def _line(event: JobEvent, width: int) -> str:
     attempt = f"attempt {event.attempt}" if event.attempt else ""
     queue, detail = event.queue.ljust(width), event.detail
     if event.kind == "retry" and detail.isdigit():
-        detail = f"next try in {span(int(detail))}"
+        detail = f"next try in {length_text(int(detail) / 1000)}"
     words = (queue, f"{event.kind:<9}", event.id, event.task, attempt, took, detail)
     return harmless("  ".join((moment(event.time), *(word for word in words if word))))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.output import harmless, moment, shortened, table
-from headrace.core.display import plural, span
+from headrace.core.display import length_text, plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +87,7 @@ def _group_row(group: GroupInfo) -> Sequence[str | int]:
 
 
 def _age(group: GroupInfo) -> str:
-    return "" if group.age is None else span(int(group.age * 1000))
+    return "" if group.age is None else length_text(group.age)
 
 
 def _state(group: GroupInfo) -> str:
@@ -98,7 +98,7 @@ def _state(group: GroupInfo) -> str:
 
 def stopped_text(group: GroupInfo) -> str:
     """Such as "52 keys stopped for 15 min, 834 events blocked"."""
-    since = "" if group.stopped_age is None else f" for {span(int(group.stopped_age * 1000))}"
+    since = "" if group.stopped_age is None else f" for {length_text(group.stopped_age)}"
     behind = f", {plural(group.stopped_events, 'event')} blocked" if group.stopped_events else ""
     return f"{plural(group.stopped_keys, 'key')} stopped{since}{behind}"
 

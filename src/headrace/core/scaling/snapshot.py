@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import NamedTuple
 
+from headrace.core.display import length_text
 from headrace.core.scaling.scaling import Scaling
 
 
@@ -37,8 +38,9 @@ class Load(NamedTuple):
 
     def __str__(self) -> str:
         # The two are read one after the other: the oldest may have been taken in between.
-        aged = self.backlog and self.oldest_age is not None
-        age = f", the oldest for {self.oldest_age:.1f} s" if aged else ""
+        age = ""
+        if self.backlog and self.oldest_age is not None:
+            age = f", the oldest for {length_text(self.oldest_age)}"
         return (
             f"{self.backlog:g} {self.of} wait{age}; {self.running:g} run; {self.active} consumers "
             f"x {self.capacity_each} = {self.capacity} slots"

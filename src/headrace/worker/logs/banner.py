@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Mapping
 
-from headrace.core.display import meant, plural
+from headrace.core.display import length_text, meant, plural
 from headrace.core.version import VERSION
 from headrace.worker.app import WorkerApp
 from headrace.worker.group_variables import strange_variables
@@ -108,10 +108,10 @@ class Banner:
         others = failures.in_store.count if failures else 0
         log.log(
             logging.WARNING if outcome.exit_code else logging.INFO,
-            "worker %s ended after %.1f s: %s; %s, %s dead%s",
+            "worker %s ended after %s: %s; %s, %s dead%s",
             *(
                 self._settings.name,
-                took,
+                length_text(took),
                 outcome,
                 plural(attempts, "failed attempt"),
                 f"{deaths + others:,}",

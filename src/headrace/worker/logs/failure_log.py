@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from headrace.core.clock import to_datetime
+from headrace.core.display import length_text
 from headrace.core.job import ids
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import Envelope
@@ -172,7 +173,7 @@ def _again(failed: _Failed, outcome: Outcome, last: Attempt) -> _Line:
     return _Line(
         logging.WARNING,
         failed.run.delivery.id_text,
-        f"{_name(failed.run)} failed, {tried}, next try in {_span(delay_ms)}",
+        f"{_name(failed.run)} failed, {tried}, next try in {length_text(delay_ms / 1000)}",
         (_kind(failed.run), "failed"),
         one_line(last),
         "",
@@ -237,10 +238,6 @@ def _kind(run: LoggedRun) -> str:
     """The task's name; of what cannot be read, what it is."""
     queue = run.delivery.queue
     return _task_of(run) or ("event" if is_log(queue) or group_source(queue) else "job")
-
-
-def _span(ms: int) -> str:
-    return f"{ms} ms" if ms < 1000 else f"{ms / 1000:,.1f} s"
 
 
 def _task_of(run: LoggedRun) -> str:

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from headrace.core.display import plural
+from headrace.core.display import length_text, plural
 from headrace.worker.run.run import Run
 
 log = logging.getLogger("headrace.worker")
@@ -77,4 +77,4 @@ def _names(runs: Sequence[Run]) -> str:
 
 
 def _since(run: Run, now: float) -> str:
-    return f" (for {now - run.started:.1f} s)" if run.started else ""
+    return f" (for {length_text(now - run.started)})" if run.started else ""

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 
+from headrace.core.display import length_text
 from headrace.errors import StoreError, StoreUnavailable
 
 log = logging.getLogger("headrace.worker")
@@ -54,8 +55,8 @@ class StoreOutage:
             seconds = self._monotonic() - self._since
             if kind == _AWAY:
                 self._away = False
-                extra = {"seconds": round(seconds, 3)}
-                log.warning("the store answers again, after %.1f s", seconds, extra=extra)
+                said = "the store answers again, after %s"
+                log.warning(said, length_text(seconds), extra={"seconds": round(seconds, 3)})
             else:
                 log.warning("over: %s", complaint, extra={"error": kind})
 
