@@ -152,7 +152,8 @@ async def test_a_running_job_with_progress_that_was_asked_to_end(app: Headrace) 
             if update.progress:
                 break
         await app.admin.cancel(job.id)
-        assert "attempt 1, 40% done, and was asked to end." in await app.admin.why(job.id)
+        why = await app.admin.why(job.id)
+        assert re.search(r"attempt 1,( since .*,)? 40% done, and was asked to end\.", why)
         release.set()
 
 

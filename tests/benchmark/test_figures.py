@@ -16,7 +16,7 @@ from headrace.benchmark.runners import RunnerDrains, bare_threads, measure_runne
 from tests.servers import RedisServer
 
 SMALL = msgspec.structs.replace(
-    QUICK, drain=1000, plain=200, apart=40, asleep=64, alone=300, idle_seconds=0.2
+    QUICK, drain=1000, plain=200, apart=40, asleep=64, alone=1500, idle_seconds=0.2
 )
 
 

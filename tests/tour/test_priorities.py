@@ -37,7 +37,7 @@ async def test_a_priority_is_kept_through_delay_and_retry(app: Headrace) -> None
     order: list[str] = []
     begun, go_on = asyncio.Event(), asyncio.Event()
 
-    @app.task(retry=Retry(2, base=0))
+    @app.task(retry=Retry(2, base=0.5, jitter=False))
     async def note(name: str) -> None:
         order.append(name)
         if name == "again" and order.count(name) == 1:
@@ -48,8 +48,8 @@ async def test_a_priority_is_kept_through_delay_and_retry(app: Headrace) -> None
     async with app.worker(concurrency=1) as worker:
         again = await note.options(priority=5).enqueue("again")
         await begun.wait()
-        # It has no slot for the second attempt, which is for another worker. If it had read it and
-        # handed it back, the attempt would go first.
+        # The second attempt is for another worker, and begins when this one reads no more: what it
+        # had read and handed back would go first.
         worker.stop()
         go_on.set()
     plain = await app.enqueue_many(note.call(f"plain {number}") for number in range(3))

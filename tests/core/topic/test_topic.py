@@ -42,7 +42,7 @@ def test_the_shards_share_the_length_of_their_topic() -> None:
         ({"max_length": 2, "shards": 3}, "at least"),
         ({"overflow": "block"}, "needs max_length="),
         ({"overflow": "drop_oldest"}, "needs max_length="),
-        ({"max_length": 5, "overflow": "drop_newest"}, "'drop_oldest'"),
+        ({"max_length": 5, "overflow": "drop_some"}, "'drop_oldest'"),
         ({"source": ""}, "source"),
         ({"max_payload": 0}, "max_payload"),
     ],
