@@ -131,7 +131,7 @@ def _given(header: Header) -> list[str]:
     if header.rest:
         sent.append(f"*{header.rest.name}")
     if header.keys == ["*"]:
-        sent.append("keys.history_rules.encoded")
+        sent.append("keys.history_rules.encoded(keys.queue)")
     script = f"_{header.name}"
     if header.of_each:
         names = f"{script}.names(keys)"

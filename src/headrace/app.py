@@ -44,7 +44,7 @@ from headrace.core.bounds import Overflow
 from headrace.core.clock import Clock, Duration, SystemClock
 from headrace.core.flow.flow import Flow
 from headrace.core.job import ids
-from headrace.core.job.history_rules import HistoryBounds, KeepDone
+from headrace.core.job.history_rules import HistoryBounds, Keep
 from headrace.core.job.ids import JobId
 from headrace.core.payload.codecs import Codec, Form, TaskCodecName, form_of
 from headrace.core.payload.compression import Compression
@@ -112,7 +112,10 @@ class Headrace(Settings):
         confirm_disk: bool | None = None,
         redact: Callable[[str, Any], Any] | str | None = None,
         actions_kept: float | None = None,
-        keep_done: KeepDone | None = None,
+        keep_done: Keep | None = None,
+        keep_dead: Keep | None = None,
+        keep_events: int | None = None,
+        keep_log: int | None = None,
         metrics_prefix: str | None = None,
         unknown_task_after: Duration | None = None,
         codec: TaskCodecName | Codec | None = None,
@@ -134,6 +137,9 @@ class Headrace(Settings):
             redact=redact,
             actions_kept=actions_kept,
             keep_done=keep_done,
+            keep_dead=keep_dead,
+            keep_events=keep_events,
+            keep_log=keep_log,
             metrics_prefix=metrics_prefix,
             unknown_task_after=unknown_task_after,
             codec=codec,
@@ -315,18 +321,27 @@ class Headrace(Settings):
         concurrency: int | None = None,
         max_length: int | None = None,
         overflow: Overflow = "reject",
+        keep_dead: Keep | None = None,
+        keep_events: int | None = None,
+        keep_log: int | None = None,
     ) -> None:
         """Declare a queue, which workers then read even if no task uses it. A `rate` holds for all
         jobs of any task that are sent to it from then on. At most `concurrency` of its jobs run at
         a time, on all workers of this program together. With `max_length`, it holds no more jobs
         that have not ended, running ones included: one that is too many is refused with
         `QueueFull`, or its sender waits ("block"), or the job that has waited longest is cancelled
-        ("drop_oldest")."""
+        ("drop_oldest"). `keep_dead`, `keep_events` and `keep_log` are those of the app unless they
+        are given."""
         settings = QueueSettings.of(name, rate, burst, max_length, overflow, concurrency)
-        if settings.says_anything:
+        usual = self.history_rules.queues.default
+        retention = usual.changed(f"queue {name!r}: ", keep_dead, keep_events, keep_log)
+        if settings.says_anything or any(
+            each is not None for each in (keep_dead, keep_events, keep_log)
+        ):
             if name in self.queue_settings:
                 raise ConfigError(f"queue {name!r} is declared twice: say all of it at one place")
             self.queue_settings[name] = settings
+            self.history_rules.queues.set(name, retention)
         self._queues.add(name)
 
     def defaults(self, **options: Unpack[DefaultKwargs]) -> None:

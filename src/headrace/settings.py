@@ -16,8 +16,9 @@ from headrace.core.clock import Duration, read_duration, to_ms
 from headrace.core.job.history_rules import (
     HistoryBounds,
     HistoryRules,
-    KeepDone,
-    read_keep_done,
+    Keep,
+    QueueRetention,
+    read_keep,
 )
 from headrace.core.payload.codecs import Codec, TaskCodecName, task_form
 from headrace.core.payload.compression import Compression
@@ -47,7 +48,10 @@ class Settings:
         confirm_disk: bool | None,
         redact: Callable[[str, Any], Any] | str | None,
         actions_kept: float | None,
-        keep_done: KeepDone | None,
+        keep_done: Keep | None,
+        keep_dead: Keep | None,
+        keep_events: int | None,
+        keep_log: int | None,
         metrics_prefix: str | None,
         unknown_task_after: Duration | None,
         codec: TaskCodecName | Codec | None,
@@ -92,10 +96,17 @@ class Settings:
         """Seconds for which the audit log keeps what people did."""
         self.metrics_prefix = _prefix(_setting("METRICS_PREFIX", metrics_prefix, str, "headrace"))
         """What the names of all metrics begin with."""
-        given = _setting("KEEP_DONE", keep_done, read_keep_done, None)
+        given = _setting("KEEP_DONE", keep_done, read_keep, None)
         bounds = HistoryBounds() if given is None else HistoryBounds.of("keep_done", given)
         self.history_rules = HistoryRules(bounds)
-        """What is kept of jobs that are done or cancelled."""
+        """What is kept of jobs that are done or cancelled, and of each queue besides."""
+        retention = QueueRetention().changed(
+            "",
+            _setting("KEEP_DEAD", keep_dead, read_keep, None),
+            _setting("KEEP_EVENTS", keep_events, int, None),
+            _setting("KEEP_LOG", keep_log, int, None),
+        )
+        self.history_rules.queues.set_default(retention)
         hour: Duration = limits.UNKNOWN_TASK_AFTER
         wait = _setting("UNKNOWN_TASK_AFTER", unknown_task_after, read_duration, hour)
         self.unknown_task_after = timedelta(milliseconds=to_ms("unknown_task_after", wait))
@@ -123,7 +134,7 @@ def _setting(name: str, given: R | None, convert: Callable[[str], R], default: R
         raise
     except ValueError:
         kind = convert.__name__.strip("_").replace(
-            "read_keep_done", "number of jobs, or a time: 2h"
+            "read_keep", "number of jobs, or a time: 2h, or both: 500,2h"
         )
         kind = kind.replace("read_duration", "time: 90 (seconds), 30m, 2h")
         raise ConfigError(f"HEADRACE_{name}={text!r} is not a {kind}") from None

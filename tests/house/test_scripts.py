@@ -201,7 +201,7 @@ async def test_arguments_are_sent_in_the_order_of_the_header(name: str) -> None:
     own = {"queue": queues[0], "group": groups[0], "groups": msgspec.msgpack.encode(groups)}
     expected = own | CONSTANTS | values
     moving = [owner for owner in owners if isinstance(owner, QueueKeys) and moves_jobs(name)]
-    rules = [owner.history_rules.encoded for owner in moving]
+    rules = [owner.history_rules.encoded(owner.queue) for owner in moving]
     assert arguments == [*(expected[argument] for argument in fixed_arguments(name)), *rules]
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace.core.job.history_rules import QueueRetention
 from headrace.store.contract import Store
 from headrace.store.redis.store import RedisStore
-from headrace.store.sqlite.inspection import facts
 from headrace.store.sqlite.store import SqliteStore
 from headrace.store.values import RecordedFact
 from headrace.testing import ManualClock
@@ -23,19 +23,16 @@ async def store(
     request: pytest.FixtureRequest,
     namespace: str,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[Store]:
     """A store that keeps few facts."""
     store: RedisStore | SqliteStore
     if request.param == "redis":
         url: str = request.getfixturevalue("redis_url")
         store = RedisStore(url, namespace=namespace, crash_limit=3)
-        store.events_most = KEPT
     else:
-        monkeypatch.setattr(facts, "EVENTS_KEPT", KEPT)
-        monkeypatch.setattr(facts, "_DROPPED_TOGETHER", 10)
         url = f"sqlite:///{tmp_path}/jobs.db"
         store = SqliteStore(url, namespace="test", crash_limit=3, clock=ManualClock())
+    store.history_rules.queues.set_default(QueueRetention(events=KEPT))
     await store.open()
     yield store
     await store.close()

@@ -18,6 +18,7 @@ import pytest
 from headrace.core.bounds import DEAD_KEPT_DAYS
 from headrace.core.job.envelope import encode_envelope
 from headrace.core.job.history import decode_history
+from headrace.core.job.history_rules import HistoryBounds, QueueRetention
 from headrace.core.job.ids import to_id
 from headrace.core.job.outcome import DONE, RELEASED, Dead, Done, Retried
 from headrace.core.job.parcel import Parcel, Tick
@@ -889,9 +890,8 @@ class TestPeople:
         store: SqliteStore,
         consumer: SqliteConsumer,
         clock: ManualClock,
-        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr("headrace.store.sqlite.jobs.pruning.DEAD_KEPT_COUNT", 2)
+        store.history_rules.queues.set("q", QueueRetention(dead=HistoryBounds(2)))
         for name in "abc":
             await bury(store, consumer, name)
             clock.advance(1)

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from headrace.core.bounds import DEAD_KEPT_DAYS
+from headrace.core.job.history_rules import HistoryBounds, QueueRetention
 from headrace.core.job.outcome import DONE
 from headrace.store.contract import Store, StoreConsumer
-from headrace.store.redis import upkeep
 from headrace.store.redis.store import RedisStore
 from headrace.store.sqlite.jobs import pruning
 from headrace.store.sqlite.store import SqliteStore
@@ -32,9 +32,10 @@ class TestSweptDead(TopicGround):
         store: RedisStore | SqliteStore
         self.clock = None
         if request.param == "redis":
-            monkeypatch.setattr(upkeep, "_DEAD_KEPT_MS", BRIEF_MS)
             url: str = request.getfixturevalue("redis_url")
             store = RedisStore(url, namespace=namespace, crash_limit=3)
+            brief = QueueRetention(dead=HistoryBounds(100, BRIEF_MS))
+            store.history_rules.queues.set_default(brief)
         else:
             monkeypatch.setattr(pruning, "_SWEPT_TOGETHER", 2)
             self.clock = ManualClock()

@@ -161,7 +161,9 @@ class Store(TopicStore, Protocol):
 
     history_rules: HistoryRules
     """What is kept of jobs that are done or cancelled, in the step that ends them: at most as many
-    for each shelf, for at most as long, as these say. Events are not kept."""
+    for each shelf, for at most as long, as these say. Events are not kept. Its `queues` say what
+    is kept of each queue's dead jobs and facts, and of each job's log; dead jobs that are too many
+    or too old may stay until the next few `reclaim`."""
 
     async def open(self) -> None:
         """Connect, and check that the store is usable; may be called again. If it is not, raises
@@ -306,7 +308,8 @@ class Store(TopicStore, Protocol):
 
     async def report(self, queue: str, reports: Sequence[Report]) -> None:
         """Keep progress and log lines of running jobs; jobs that are not in the store are passed
-        over. A log keeps its last 1,000 lines, for a day after the last one."""
+        over. A log keeps its last lines, 1,000 unless `history_rules` say otherwise, for a day
+        after the last one."""
         ...
 
     async def log(self, queue: str, job_id: JobId, start: int = 0) -> LogPage:

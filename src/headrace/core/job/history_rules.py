@@ -1,13 +1,21 @@
-"""How many ended jobs are kept, and for how long: the bounds of the history."""
+"""How much is kept of ended jobs, of dead ones, of events and logs, and for how long."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
 
 import msgspec
 
-from headrace.core.bounds import MAX_MS, check_count
+from headrace.core.bounds import (
+    DEAD_KEPT_COUNT,
+    DEAD_KEPT_DAYS,
+    EVENTS_KEPT,
+    LOG_LINES,
+    MAX_MS,
+    check_count,
+)
 from headrace.errors import ConfigError
 
 KEPT_COUNT = 1_000
@@ -20,8 +28,8 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _TIME = re.compile(r"([0-9]+)([smhd])")
 _encode = msgspec.msgpack.Encoder().encode
 
-KeepDone = int | timedelta
-"""What `keep_done` takes: a number of jobs, a time, or 0."""
+Keep = int | timedelta | tuple[int, timedelta]
+"""What `keep_done` and `keep_dead` take: a number of jobs, a time, or both; 0 is nothing."""
 
 
 class HistoryBounds(msgspec.Struct, frozen=True):
@@ -32,24 +40,100 @@ class HistoryBounds(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, what: str, given: object) -> HistoryBounds | None:
-        """The bounds that a number or a time stands for; None for 0, which keeps nothing. With a
-        number, jobs are kept for 30 days; with a time, 100,000 of them."""
+        """The bounds that a number, a time or both stand for; None for 0, which keeps nothing. With
+        a number alone, jobs are kept for 30 days; with a time alone, 100,000 of them."""
+        if isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], timedelta):
+            number, time = cls.of(what, given[0]), cls.of(what, given[1])
+            return cls(number.most, time.keep_ms) if number and time else None
         if isinstance(given, timedelta):
             keep_ms = round(given / timedelta(milliseconds=1))
             if not 0 <= keep_ms <= MAX_MS:
                 raise ConfigError(f"{what} cannot be {given}")
             return cls(_MOST_COUNT, keep_ms) if keep_ms else None
         if isinstance(given, bool) or not isinstance(given, int):
-            raise ConfigError(f"{what} must be a number of jobs, a timedelta or 0, not {given!r}")
+            raise ConfigError(
+                f"{what} must be a number of jobs, a timedelta, both as (1000, timedelta(days=7)), "
+                f"or 0, not {given!r}"
+            )
         most = check_count(what, given, least=0)
         return cls(most, _MOST_MS) if most else None
 
 
-def read_keep_done(text: str) -> KeepDone:
-    """`keep_done` as an environment variable has it: `500`, `90s`, `30m`, `2h`, `7d`."""
-    if found := _TIME.fullmatch(text):
-        return timedelta(seconds=int(found[1]) * _UNITS[found[2]])
-    return int(text)
+def read_keep(text: str) -> Keep:
+    """`keep_done` or `keep_dead` as an environment variable has it: `500`, `90s`, `30m`, `2h`,
+    `7d`, or `500,7d`."""
+    number, comma, time = text.partition(",")
+    if comma:
+        return int(number), _time(time.strip())
+    return _time(text) if text[-1:] in _UNITS else int(text)
+
+
+def _time(text: str) -> timedelta:
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    return timedelta(seconds=int(found[1]) * _UNITS[found[2]])
+
+
+class QueueRetention(msgspec.Struct, frozen=True):
+    """The bounds of one queue."""
+
+    dead: HistoryBounds = HistoryBounds(DEAD_KEPT_COUNT, DEAD_KEPT_DAYS * 86_400_000)
+    events: int = EVENTS_KEPT
+    log: int = LOG_LINES
+    """Lines of each job."""
+
+    def changed(
+        self,
+        where: str,
+        keep_dead: Keep | None,
+        keep_events: int | None,
+        keep_log: int | None,
+    ) -> QueueRetention:
+        """The same, but for what is given; `where` begins the sentence about a wrong value."""
+        return QueueRetention(
+            self.dead if keep_dead is None else _dead_bounds(f"{where}keep_dead", keep_dead),
+            self.events if keep_events is None else _events(f"{where}keep_events", keep_events),
+            self.log if keep_log is None else check_count(f"{where}keep_log", keep_log),
+        )
+
+
+def _dead_bounds(what: str, given: object) -> HistoryBounds:
+    bounds = HistoryBounds.of(what, given)
+    if bounds is None:
+        raise ConfigError(f"{what} cannot be {given}: nobody could see or replay a job that failed")
+    return bounds
+
+
+def _events(what: str, given: object) -> int:
+    if given == 0 and not isinstance(given, bool):
+        raise ConfigError(f"{what} cannot be 0: Headrace(events=False) records none")
+    return check_count(what, given)
+
+
+_DEFAULT = QueueRetention()
+
+
+class RetentionRules:
+    """The bounds of each queue. Queues without bounds of their own have those of the app."""
+
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        self.default = _DEFAULT
+        self._own: dict[str, QueueRetention] = {}
+        self._on_change = on_change
+
+    def set_default(self, bounds: QueueRetention) -> None:
+        """Set the bounds of the app."""
+        self.default = bounds
+        self._on_change()
+
+    def set(self, queue: str, bounds: QueueRetention) -> None:
+        """Give a queue bounds of its own."""
+        self._own[queue] = bounds
+        self._on_change()
+
+    def of(self, queue: str) -> QueueRetention:
+        return self._own.get(queue) or self.default
 
 
 class HistoryRules:
@@ -58,18 +142,23 @@ class HistoryRules:
 
     def __init__(self, default: HistoryBounds | None = None) -> None:
         self.default = default
+        self.queues = RetentionRules(self._changed)
+        """What is kept of each queue besides."""
         self._own: dict[str, HistoryBounds | None] = {}
-        self._encoded: bytes | None = None
+        self._encoded: dict[str, bytes] = {}
+
+    def _changed(self) -> None:
+        self._encoded.clear()
 
     def set_default(self, bounds: HistoryBounds | None) -> None:
         """Set the bounds of the app; None keeps no jobs of tasks without their own."""
         self.default = bounds
-        self._encoded = None
+        self._changed()
 
     def set(self, task: str, bounds: HistoryBounds | None) -> None:
         """Give a task bounds of its own; None keeps none of its jobs."""
         self._own[task] = bounds
-        self._encoded = None
+        self._changed()
 
     def of(self, task: str) -> tuple[str, HistoryBounds | None]:
         """The shelf and the bounds of a task's jobs."""
@@ -85,14 +174,19 @@ class HistoryRules:
         """Whether all tasks share the bounds of the app."""
         return not self._own
 
-    @property
-    def encoded(self) -> bytes:
-        """All of them for scripts: those of the app, then by task, as pairs of number and time;
-        empty if nothing is kept."""
-        if self._encoded is None:
+    def encoded(self, queue: str) -> bytes:
+        """All of them for scripts about a queue: those of the app, then by task, then those of its
+        dead jobs unless they are the usual ones, as pairs of number and time; empty if nothing is
+        kept, and dead jobs as usual."""
+        found = self._encoded.get(queue)
+        if found is None:
             own = {task: _pair(bounds) for task, bounds in self._own.items()}
-            self._encoded = _encode([_pair(self.default), own]) if self.keeps_any else b""
-        return self._encoded
+            rules: list[object] = [_pair(self.default), own]
+            if (dead := self.queues.of(queue).dead) != _DEFAULT.dead:
+                rules.append(_pair(dead))
+            found = _encode(rules) if self.keeps_any or len(rules) > 2 else b""
+            self._encoded[queue] = found
+        return found
 
 
 def _pair(bounds: HistoryBounds | None) -> tuple[int, int]:

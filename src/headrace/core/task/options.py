@@ -18,7 +18,7 @@ from headrace.core.bounds import (
 )
 from headrace.core.clock import to_ms
 from headrace.core.job.capacity import Runner
-from headrace.core.job.history_rules import HistoryBounds, KeepDone
+from headrace.core.job.history_rules import HistoryBounds, Keep
 from headrace.core.job.retry import MAX_DEFERS, OnTimeout, Retry, check_on_timeout
 from headrace.core.payload.codecs import Codec, TaskCodecName, task_form
 from headrace.core.payload.compression import Compression
@@ -44,7 +44,7 @@ class TaskKwargs(JobOptions, total=False):
     max_defers: int | None
     run_in: Runner | None
     result_ttl: float
-    keep_done: KeepDone | None
+    keep_done: Keep | None
     unique: bool | LabelMaker
     rate: str | None
     burst: int | None
@@ -69,7 +69,7 @@ class DefaultKwargs(TypedDict, total=False):
     on_timeout: OnTimeout
     max_defers: int | None
     result_ttl: float
-    keep_done: KeepDone
+    keep_done: Keep
 
 
 def check_defaults(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class TaskOptions(msgspec.Struct, frozen=True):
     max_defers: int | None = MAX_DEFERS
     """How often its jobs may be put off; None for as often as they like."""
     result_ttl: float = RESULT_TTL
-    keep_done: KeepDone | None = None
+    keep_done: Keep | None = None
     """What is kept of its ended jobs; None for what the app keeps."""
     priority: int = 0
     unique: Uniqueness = NOT_UNIQUE

@@ -94,7 +94,7 @@ class RedisConsumer(RedisUpkeep):
         gates = await script_stubs.begin(
             self._settling,
             self._store.keys(queue),
-            events=self._store.events_most,
+            events=self._store.events_kept(queue),
             jobs=jobs,
             idempotency=idempotency,
         )
@@ -127,7 +127,7 @@ class RedisConsumer(RedisUpkeep):
         return lost
 
     def _tally(self, settlements: Sequence[Settlement], given: Tally | None) -> Tally | None:
-        if not self._store.events_most:
+        if not self._store.records_events:
             return None
         return given or Tally.of(settlements, self.ready_ms)
 
@@ -162,7 +162,7 @@ class RedisConsumer(RedisUpkeep):
         *,
         idempotency: IdempotencyKey | None = None,
     ) -> None:
-        if not self._store.events_most:
+        if not self._store.records_events:
             return
         facts = [(each.delivery, encode_fact(each.fact)) for each in starts]
         # If the queue was removed, nothing of it is held.
@@ -170,7 +170,7 @@ class RedisConsumer(RedisUpkeep):
             await script_stubs.record_starts(
                 self._store.links().ask,
                 self._store.keys(queue),
-                events=self._store.events_most,
+                events=self._store.events_kept(queue),
                 consumer=self._signed,
                 starts=[item for d, fact in facts for item in (d.receipt, d.count, fact)],
                 idempotency=idempotency,
@@ -254,7 +254,7 @@ class RedisConsumer(RedisUpkeep):
         return await script_stubs.settle(
             self._settling,
             self._store.keys(queue),
-            events=self._store.events_most,
+            events=self._store.events_kept(queue),
             consumer=self._signed,
             epoch=batch.epoch,
             checked=checked,

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from headrace.core.bounds import EVENTS_KEPT
 from headrace.core.job.history_rules import HistoryRules
 from headrace.core.queue_names import group_source
 from headrace.store.loop_local import LoopLocal
@@ -82,7 +81,7 @@ class RedisNamespace:
         self.crash_limit = crash_limit
         self.server = RedisEndpoint(url, confirmation=confirmation)
         self.history_rules = history_rules or HistoryRules()
-        self.events_most = EVENTS_KEPT if events else 0
+        self.records_events = events
         self._require_durable = require_durable
         self._links: LoopLocal[LoopLinks] = LoopLocal()
         self._keys: dict[str, QueueKeys] = {}
@@ -156,7 +155,7 @@ class RedisNamespace:
         held = 1
         while held > 0:
             held = await script_stubs.remove(
-                link, keys, events=self.events_most, force=force, unused_ms=unused_ms
+                link, keys, events=self.events_kept(name), force=force, unused_ms=unused_ms
             )
             if held and not (force and held > 0):
                 return held
@@ -202,6 +201,10 @@ class RedisNamespace:
         """What is kept of a queue's done jobs; None if nothing is. Events are not kept."""
         rules = self.history_rules
         return rules if rules.keeps_any and "@" not in queue else None
+
+    def events_kept(self, queue: str) -> int:
+        """How many facts of a queue are kept; 0 if none are recorded."""
+        return self.history_rules.queues.of(queue).events if self.records_events else 0
 
     def links(self) -> LoopLinks:
         return self._links.get() or self._links.set(LoopLinks(self.server))

@@ -104,7 +104,7 @@ def append_constrained(
 ) -> Awaitable[list[Any]]:
     return link.run(
         _append_constrained, keys.all, [events, keys.queue, int(may_exist), facts, counts, most,
-        int(drops), begun, *jobs, keys.history_rules.encoded], idempotency,
+        int(drops), begun, *jobs, keys.history_rules.encoded(keys.queue)], idempotency,
     )
 
 
@@ -113,7 +113,8 @@ def arrive(
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[list[Any]]:
     return link.run(
-        _arrive, keys.all, [events, keys.queue, *arrivals, keys.history_rules.encoded], idempotency,
+        _arrive, keys.all, [events, keys.queue, *arrivals, keys.history_rules.encoded(keys.queue)],
+        idempotency,
     )
 
 
@@ -130,7 +131,8 @@ def begin(
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[list[bytes]]:
     return link.run(
-        _begin, keys.all, [events, keys.queue, *jobs, keys.history_rules.encoded], idempotency,
+        _begin, keys.all, [events, keys.queue, *jobs, keys.history_rules.encoded(keys.queue)],
+        idempotency,
     )
 
 
@@ -148,8 +150,8 @@ def cancel(
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[list[bytes]]:
     return link.run(
-        _cancel, keys.all, [events, keys.queue, int(running), *job_ids, keys.history_rules.encoded],
-        idempotency,
+        _cancel, keys.all, [events, keys.queue, int(running), *job_ids,
+        keys.history_rules.encoded(keys.queue)], idempotency,
     )
 
 
@@ -176,7 +178,8 @@ def disband(
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[int]:
     return link.run(
-        _disband, keys.all, [events, keys.queue, expiry, keys.history_rules.encoded], idempotency,
+        _disband, keys.all, [events, keys.queue, expiry, keys.history_rules.encoded(keys.queue)],
+        idempotency,
     )
 
 
@@ -185,7 +188,8 @@ def draw(
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[tuple[bytes, int, list[Any]]]:
     return link.run(
-        _draw, keys.all, [events, keys.queue, limit, DRAW, keys.history_rules.encoded], idempotency,
+        _draw, keys.all, [events, keys.queue, limit, DRAW, keys.history_rules.encoded(keys.queue)],
+        idempotency,
     )
 
 
@@ -270,7 +274,8 @@ def free(
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[int]:
     return link.run(
-        _free, keys.all, [events, keys.queue, lane, keys.history_rules.encoded], idempotency,
+        _free, keys.all, [events, keys.queue, lane, keys.history_rules.encoded(keys.queue)],
+        idempotency,
     )
 
 
@@ -369,8 +374,8 @@ def pause(
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[int]:
     return link.run(
-        _pause, keys.all, [events, keys.queue, task, gate, int(on), keys.history_rules.encoded],
-        idempotency,
+        _pause, keys.all, [events, keys.queue, task, gate, int(on),
+        keys.history_rules.encoded(keys.queue)], idempotency,
     )
 
 
@@ -396,7 +401,7 @@ def promote(
 ) -> Awaitable[tuple[int, int, list[Any]]]:
     return link.run(
         _promote, keys.all, [events, keys.queue, consumer, limit, ticket,
-        keys.history_rules.encoded], idempotency,
+        keys.history_rules.encoded(keys.queue)], idempotency,
     )
 
 
@@ -416,19 +421,20 @@ def purge(
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[list[int]]:
     return link.run(
-        _purge, keys.all, [events, keys.queue, *job_ids, keys.history_rules.encoded], idempotency,
+        _purge, keys.all, [events, keys.queue, *job_ids, keys.history_rules.encoded(keys.queue)],
+        idempotency,
     )
 
 
 def reclaim(
     link: Link, keys: QueueKeys, *, events: int, consumer: str, limit: int, loop: int, thread: int,
-    process: int, last_chance: bool, lease: int, interval: int, crash_limit: int, dead_ms: int,
-    going_on: bool, most: int, idempotency: IdempotencyKey | None = None,
+    process: int, last_chance: bool, lease: int, interval: int, crash_limit: int, going_on: bool,
+    most: int, idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[tuple[list[Any], list[int], list[bytes], int, int]]:
     return link.run(
         _reclaim, keys.all, [events, keys.queue, consumer, limit, loop, thread, process,
-        int(last_chance), lease, interval, crash_limit, dead_ms, int(going_on), most,
-        keys.history_rules.encoded], idempotency,
+        int(last_chance), lease, interval, crash_limit, int(going_on), most,
+        keys.history_rules.encoded(keys.queue)], idempotency,
     )
 
 
@@ -465,8 +471,8 @@ def remove(
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[int]:
     return link.run(
-        _remove, keys.all, [events, keys.queue, int(force), unused_ms, keys.history_rules.encoded],
-        idempotency,
+        _remove, keys.all, [events, keys.queue, int(force), unused_ms,
+        keys.history_rules.encoded(keys.queue)], idempotency,
     )
 
 
@@ -483,7 +489,8 @@ def replay(
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[list[int]]:
     return link.run(
-        _replay, keys.all, [events, keys.queue, by, *jobs, keys.history_rules.encoded], idempotency,
+        _replay, keys.all, [events, keys.queue, by, *jobs, keys.history_rules.encoded(keys.queue)],
+        idempotency,
     )
 
 
@@ -504,7 +511,7 @@ def reschedule(
 ) -> Awaitable[list[int]]:
     return link.run(
         _reschedule, keys.all, [events, keys.queue, when, priority, target, *job_ids,
-        keys.history_rules.encoded], idempotency,
+        keys.history_rules.encoded(keys.queue)], idempotency,
     )
 
 
@@ -513,8 +520,8 @@ def rewind(
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[int]:
     return link.run(
-        _rewind, keys.all, [events, keys.queue, kind, value, keys.history_rules.encoded],
-        idempotency,
+        _rewind, keys.all, [events, keys.queue, kind, value,
+        keys.history_rules.encoded(keys.queue)], idempotency,
     )
 
 
@@ -527,7 +534,7 @@ def settle(
     return link.run(
         _settle, keys.all, [events, keys.queue, consumer, epoch, int(checked), finished,
         facts_count, facts, counts, done, kept, labels, int(constrained), moved, from_log, shelves,
-        int(bounded), *blocks, keys.history_rules.encoded], idempotency,
+        int(bounded), *blocks, keys.history_rules.encoded(keys.queue)], idempotency,
     )
 
 

@@ -33,7 +33,7 @@ class RedisSending(RedisNamespace):
             await self.announce(links.send, queue)
         # A bounded queue may have to cancel jobs, with all that they hold.
         plain = bound is None and all(parcel.is_plain for parcel in parcels)
-        sent = facts.of_parcels(parcels, listed=plain) if self.events_most else facts.NONE
+        sent = facts.of_parcels(parcels, listed=plain) if self.records_events else facts.NONE
         if not plain:
             return await self._append_constrained(
                 links.put, keys, parcels, may_exist, sent, idempotency, bound
@@ -44,7 +44,7 @@ class RedisSending(RedisNamespace):
         known = await script_stubs.append(
             links.put,
             keys,
-            events=self.events_most,
+            events=self.events_kept(keys.queue),
             may_exist=may_exist,
             facts=sent.data,
             counts=sent.counts,
@@ -66,7 +66,7 @@ class RedisSending(RedisNamespace):
         known = await script_stubs.append_constrained(
             link,
             keys,
-            events=self.events_most,
+            events=self.events_kept(keys.queue),
             may_exist=may_exist,
             facts=sent.data,
             counts=sent.counts,

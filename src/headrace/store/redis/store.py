@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from headrace.core.bounds import LOG_LINES, LOG_TTL
+from headrace.core.bounds import LOG_TTL
 from headrace.core.flow.counts import FlowCounts
 from headrace.core.job.capacity import Runner
 from headrace.core.job.envelope import Malformed
@@ -90,7 +90,7 @@ class RedisStore(RedisTopics):
             records += (each.child, each.parent, ending.state, ending.value)
             records += (int(each.runs_anyway), each.replays)
         reply = await script_stubs.arrive(
-            self.links().send, self.keys(queue), events=self.events_most, arrivals=records
+            self.links().send, self.keys(queue), events=self.events_kept(queue), arrivals=records
         )
         return encoding.deaths_in(queue, reply)
 
@@ -212,7 +212,7 @@ class RedisStore(RedisTopics):
         answers = await script_stubs.cancel(
             self.links().send,
             self.keys(queue),
-            events=self.events_most,
+            events=self.events_kept(queue),
             running=running,
             job_ids=job_ids,
         )
@@ -226,7 +226,7 @@ class RedisStore(RedisTopics):
         moved = await script_stubs.reschedule(
             self.links().send,
             self.keys(queue),
-            events=self.events_most,
+            events=self.events_kept(queue),
             when=f"+{change.delay_ms}" if change.delay_ms else when,
             priority="" if change.priority is None else str(change.priority),
             target=change.queue,
@@ -246,7 +246,7 @@ class RedisStore(RedisTopics):
         await script_stubs.pause(
             self.links().send,
             self.keys(queue),
-            events=self.events_most,
+            events=self.events_kept(queue),
             task=task,
             gate=task_gate(task),
             on=on,
@@ -259,7 +259,7 @@ class RedisStore(RedisTopics):
         replayed = await script_stubs.replay(
             self.links().send,
             self.keys(queue),
-            events=self.events_most,
+            events=self.events_kept(queue),
             by=by,
             jobs=[part for pair in pairs for part in pair],
         )
@@ -267,7 +267,7 @@ class RedisStore(RedisTopics):
 
     async def purge(self, queue: str, job_ids: Sequence[JobId]) -> list[bool]:
         purged = await script_stubs.purge(
-            self.links().send, self.keys(queue), events=self.events_most, job_ids=job_ids
+            self.links().send, self.keys(queue), events=self.events_kept(queue), job_ids=job_ids
         )
         return [bool(done) for done in purged]
 
@@ -278,7 +278,7 @@ class RedisStore(RedisTopics):
         await script_stubs.report(
             self.links().ask,
             self.keys(queue),
-            lines_most=LOG_LINES,
+            lines_most=self.history_rules.queues.of(queue).log,
             log_ttl=LOG_TTL,
             reported=encode_keys([each.job_id for each in reports]),
             jobs=jobs,

@@ -66,7 +66,7 @@ class RedisTopics(RedisHistory):
         taken, dropped, *noted = await script_stubs.publish(
             links.put,
             self.keys(log),
-            events=self.events_most,
+            events=self.events_kept(log),
             may_exist=may_exist,
             most=bound.most if bound else 0,
             drops=_drops(bound),
@@ -101,14 +101,21 @@ class RedisTopics(RedisHistory):
     async def disband(self, queue: str) -> bool:
         self._joined.pop(queue, None)
         there = await script_stubs.disband(
-            self.links().send, self.keys(queue), events=self.events_most, expiry=_DISBANDED_FOR
+            self.links().send,
+            self.keys(queue),
+            events=self.events_kept(queue),
+            expiry=_DISBANDED_FOR,
         )
         return bool(there)
 
     async def rewind(self, queue: str, to: Position) -> None:
         kind, value = _place(to)
         moved = await script_stubs.rewind(
-            self.links().send, self.keys(queue), events=self.events_most, kind=kind, value=value
+            self.links().send,
+            self.keys(queue),
+            events=self.events_kept(queue),
+            kind=kind,
+            value=value,
         )
         if moved < 0:
             raise EventNotFound(_log_of(queue), to_text(to.event))
@@ -196,7 +203,7 @@ class RedisTopics(RedisHistory):
 
     async def free_key(self, queue: str, key: str) -> bool:
         was_stopped = await script_stubs.free(
-            self.links().send, self.keys(queue), events=self.events_most, lane=key
+            self.links().send, self.keys(queue), events=self.events_kept(queue), lane=key
         )
         return bool(was_stopped)
 

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.core.bounds import DEAD_KEPT_DAYS
 from headrace.core.job.capacity import Capacity
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.state import State
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.store")
 
-_DEAD_KEPT_MS = DEAD_KEPT_DAYS * 86_400_000
 _PROMOTE_MOST = 500
 _TICKET_MS = 2000
 
@@ -90,7 +88,7 @@ class RedisUpkeep:
         entries, counts, levels, paused, more = await script_stubs.reclaim(
             self._upkeep,
             self._store.keys(source.queue),
-            events=self._store.events_most,
+            events=self._store.events_kept(source.queue),
             consumer=self._signed,
             limit=limit,
             loop=capacity.loop,
@@ -100,7 +98,6 @@ class RedisUpkeep:
             lease=self._lease_ms,
             interval=self._look_ms,
             crash_limit=self._store.crash_limit,
-            dead_ms=_DEAD_KEPT_MS,
             going_on=going_on,
             most=source.most,
         )
@@ -118,7 +115,7 @@ class RedisUpkeep:
         moved, wait, deaths = await script_stubs.promote(
             self._upkeep,
             self._store.keys(queue),
-            events=self._store.events_most,
+            events=self._store.events_kept(queue),
             consumer=self._signed,
             limit=_PROMOTE_MOST,
             ticket=_TICKET_MS,

@@ -55,6 +55,7 @@ from headrace.testing.conformance.queues.forgetting import ForgettingConformance
 from headrace.testing.conformance.queues.history import HistoryConformance
 from headrace.testing.conformance.queues.queue_bounds import QueueBoundsConformance
 from headrace.testing.conformance.queues.queue_concurrency import QueueConcurrencyConformance
+from headrace.testing.conformance.queues.queue_retention import QueueRetentionConformance
 from headrace.testing.conformance.queues.removal import RemovalConformance
 from headrace.testing.conformance.queues.rescheduling import ReschedulingConformance
 from headrace.testing.conformance.queues.starts import StartsConformance
@@ -111,6 +112,7 @@ class StoreConformance(
     RemovalConformance,
     QueueBoundsConformance,
     QueueConcurrencyConformance,
+    QueueRetentionConformance,
     ReschedulingConformance,
     ReportsConformance,
     OnceConformance,

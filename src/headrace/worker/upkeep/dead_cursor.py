@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from headrace.core.bounds import DEAD_KEPT_DAYS
 from headrace.core.job.ids import JobId
 from headrace.store.contract import DeadJob, Store
 
@@ -16,10 +15,7 @@ T = TypeVar("T")
 
 _SPACE = "on_dead"
 _TICKETS = "on_dead_tickets"
-# Longer than the dead are kept: a cursor that expired earlier would have them handled twice.
-_KEPT = 4 * DEAD_KEPT_DAYS * 86_400.0
-
-
+_LEAST_KEPT = 120 * 86_400.0
 # At most this many deaths of one millisecond are known by their ids.
 _NAMED = 100
 
@@ -106,7 +102,10 @@ class DeadCursors:
             return True
         data = _encode(cursor)
         name = _name(queue, self._task)
-        if not await self._store.kv_set(_SPACE, name, data, ttl=_KEPT, expected=before):
+        # Longer than the dead are kept: one that expired earlier would have them handled twice.
+        kept = self._store.history_rules.queues.of(queue).dead.keep_ms / 1000
+        ttl = max(4 * kept, _LEAST_KEPT)
+        if not await self._store.kv_set(_SPACE, name, data, ttl=ttl, expected=before):
             return False
         self._known[queue] = cursor, data
         return True

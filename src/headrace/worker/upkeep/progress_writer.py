@@ -34,9 +34,10 @@ class ReportBuffer:
     """What one job reported and is not written yet: the latest progress, and lines in order. Of too
     many lines the oldest are left out, and the first one kept says how many."""
 
-    __slots__ = ("_left_out", "_lines", "progress", "size")
+    __slots__ = ("_left_out", "_lines", "_most", "progress", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = LOG_LINES) -> None:
+        self._most = most
         self.progress: tuple[float, str] | None = None
         self.size = 0
         """Characters in all lines."""
@@ -50,7 +51,7 @@ class ReportBuffer:
         for line in lines:
             self._lines.append(line)
             self.size += len(line)
-            if len(self._lines) > LOG_LINES:
+            if len(self._lines) > self._most:
                 self.leave_out_oldest()
 
     def leave_out_oldest(self) -> None:
@@ -67,7 +68,7 @@ class ReportBuffer:
 
     def after(self, earlier: ReportBuffer) -> ReportBuffer:
         """This behind an earlier one, which could not be written."""
-        both = ReportBuffer()
+        both = ReportBuffer(self._most)
         both.progress = earlier.progress if self.progress is None else self.progress
         both._left_out = earlier._left_out + self._left_out
         both.add(earlier._lines)
@@ -169,7 +170,8 @@ class ProgressWriter(Service):
 
     def _buffer(self, place: Place) -> ReportBuffer:
         if place not in self._waiting:
-            self._waiting[place] = ReportBuffer()
+            most = self._store.history_rules.queues.of(place[0]).log
+            self._waiting[place] = ReportBuffer(most)
         return self._waiting[place]
 
     def _taken(self, places: Collection[Place] | None) -> dict[str, dict[JobId, ReportBuffer]]:

@@ -771,8 +771,10 @@ local function record(most, count, facts, lost, counts, made, name, job_id)
     else
       id = redis.call('XADD', key.events, '*', 'n', count, 'f', array(#facts) .. table.concat(facts))
     end
-    local total = add_facts(count)
-    while total > most do
+    -- Not all at once if fewer are kept from now on: a step must be short.
+    local total, left = add_facts(count), 1000
+    while total > most and left > 0 do
+      left = left - 1
       local oldest = redis.call('XRANGE', key.events, '-', '(' .. id, 'COUNT', 1)[1]
       if not oldest then
         break

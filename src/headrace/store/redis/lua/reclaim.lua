@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Take over entries that were handed back or whose lease ran out; atomic, so that one worker gets each and the fleet searches once per interval.
 -- KEYS: *
--- ARGV: events:int queue consumer:str limit:int loop:int thread:int process:int last_chance:bool lease:int interval:int crash_limit:int dead_ms:int going_on:bool most:int
+-- ARGV: events:int queue consumer:str limit:int loop:int thread:int process:int last_chance:bool lease:int interval:int crash_limit:int going_on:bool most:int
 -- Returns tuple[list[Any], list[int], list[bytes], int, int]: {entries, counts, levels, paused, more}: claimed {receipt, fields}, in the same order how often each was delivered, the state for a reader, and 1 if the search is not over: its caller goes on.
 
 local consumer = ARGV[3]
@@ -187,20 +187,13 @@ do
   end
 end
 
-local function forget_old_dead()
-  local old = string.format('(%d', now() - tonumber(ARGV[12]))
-  for _, entry in ipairs(redis.call('XRANGE', key.dead, '-', old, 'COUNT', 100)) do
-    forget_dead(entry)
-  end
-end
-
 local wrong = wrong_way() or wrong_special()
 if wrong then
   return wrong
 end
 local in_use = levels()
-if ARGV[14] ~= '0' then
-  back_room = tonumber(ARGV[14])
+if ARGV[13] ~= '0' then
+  back_room = tonumber(ARGV[13])
   for _, level in ipairs(in_use) do
     back_room = back_room - leased_in(stream_of(level), GROUP, RETURNED)
   end
@@ -211,7 +204,7 @@ end
 
 local state = redis.call('HMGET', key.reclaims, 'at', 'hold')
 local last, hold = tonumber(state[1]), tonumber(state[2]) or 0
-if not last or now() < last or now() - last >= interval or ARGV[13] == '1' then
+if not last or now() < last or now() - last >= interval or ARGV[12] == '1' then
   -- There was no search for a while, or the clock went back: the server or the fleet slept, so every
   -- lease may seem over. Holders get one lease of time to renew.
   if not last or now() < last or now() - last > 3 * interval then
@@ -219,7 +212,7 @@ if not last or now() < last or now() - last >= interval or ARGV[13] == '1' then
   end
   if now() >= hold then
     more = look(in_use)
-    forget_old_dead()
+    drop_oldest_dead(100)
   end
   -- The next search takes what was left behind, at once.
   local looked = left_behind and now() - interval or now()

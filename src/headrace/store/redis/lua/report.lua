@@ -5,11 +5,14 @@
 -- Returns int: how many of the jobs are in the store.
 
 -- A log is a list whose first element is the number of lines dropped before the others.
-local function add_lines(log, lines)
+local function add_lines(log, first, last)
   if redis.call('EXISTS', log) == 0 then
     redis.call('RPUSH', log, '0')
   end
-  redis.call('RPUSH', log, unpack(lines))
+  -- Lua unpacks a few thousand values at most.
+  for from = first, last, 1000 do
+    redis.call('RPUSH', log, unpack(ARGV, from, math.min(from + 999, last)))
+  end
   local over = redis.call('LLEN', log) - 1 - tonumber(ARGV[2])
   if over > 0 then
     local dropped = tonumber(redis.call('LINDEX', log, 0)) + over
@@ -33,7 +36,7 @@ while at <= #ARGV do
       redis.call('HSET', key.progress, job_id, progress)
     end
     if count > 0 then
-      add_lines(key.journal .. job_id, {unpack(ARGV, at, at + count - 1)})
+      add_lines(key.journal .. job_id, at, at + count - 1)
     end
   end
   at = at + count

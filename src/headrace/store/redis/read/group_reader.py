@@ -145,7 +145,7 @@ class GroupReader(RedisReader):
         last, more, deaths = await script_stubs.draw(
             source.link,
             self._store.keys(source.queue),
-            events=self._store.events_most,
+            events=self._store.events_kept(source.queue),
             limit=count,
         )
         self._report_deaths(source.queue, deaths)

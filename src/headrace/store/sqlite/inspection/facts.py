@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headrace.core.bounds import EVENTS_KEPT
 from headrace.core.job.envelope import id_and_task
 from headrace.core.job.tally import KINDS
 from headrace.store.fact_block import decode_facts
@@ -75,8 +74,10 @@ def write(change: Change) -> None:
     }
     [(first,)] = change.connection.execute(_WRITE, values).fetchall()
     last = first + count - 1
-    if first // _DROPPED_TOGETHER != last // _DROPPED_TOGETHER and last > EVENTS_KEPT:
-        change.connection.execute(_DROP, {"queue": change.number, "kept": last - EVENTS_KEPT + 1})
+    kept = change.history_rules.queues.of(change.queue).events
+    together = min(_DROPPED_TOGETHER, kept // 10 + 1)
+    if (first - 1) // together != last // together and last > kept:
+        change.connection.execute(_DROP, {"queue": change.number, "kept": last - kept + 1})
     change.notify("facts")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.core.bounds import LOG_LINES, LOG_TTL
+from headrace.core.bounds import LOG_TTL
 from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import MARKED, REPORTED
 from headrace.store.sqlite.rows import queue_id, run_rows
@@ -63,7 +63,7 @@ def _write_lines(change: Change, job_id: JobId, lines: Sequence[str]) -> None:
     opened = (change.number, job_id, len(lines), change.now_ms + LOG_TTL * 1000)
     [(log, following)] = change.connection.execute(_OPEN_LOG, opened).fetchall()
     first = following - len(lines)
-    oldest = following - LOG_LINES
+    oldest = following - change.history_rules.queues.of(change.queue).log
     rows = [(log, at, line) for at, line in enumerate(lines, start=first) if at >= oldest]
     run_rows(change.connection, _WRITE, rows)
     if oldest > 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.core.bounds import DEAD_KEPT_COUNT, DEAD_KEPT_DAYS, EVENTS_TTL
+from headrace.core.bounds import EVENTS_TTL
 from headrace.core.job.state import State
 from headrace.core.queue_names import group_source
 from headrace.store.oddities import readable
@@ -119,9 +119,10 @@ def drop_results(connection: sqlite3.Connection, now_ms: int, *, limit: int) -> 
 
 
 def _drop_dead(change: Change) -> None:
-    old = (change.number, change.now_ms - DEAD_KEPT_DAYS * _DAY_MS, _SWEPT_TOGETHER)
+    bounds = change.history_rules.queues.of(change.queue).dead
+    old = (change.number, change.now_ms - bounds.keep_ms, _SWEPT_TOGETHER)
     dropped = change.connection.execute(_DROP_OLD_DEAD, old).fetchall()
-    too_many = (change.number, _SWEPT_TOGETHER, DEAD_KEPT_COUNT)
+    too_many = (change.number, _SWEPT_TOGETHER, bounds.most)
     dropped += change.connection.execute(_DROP_TOO_MANY_DEAD, too_many).fetchall()
     progress_log.forget_marks(change, [job_id for job_id, flags, _ in dropped if flags & MARKED])
     flow_parts.leave(change, [(flow, State.DEAD) for _, _, flow in dropped])

@@ -135,13 +135,18 @@ local function forget_dead(entry)
   end
 end
 
--- Each new dead job makes room for itself, a few at a time, to keep steps short.
-local function drop_oldest_dead()
-  local over = redis.call('XLEN', key.dead) - DEAD_MOST
-  for i, entry in ipairs(redis.call('XRANGE', key.dead, '-', '+', 'COUNT', 10)) do
-    if i <= over or tonumber(string.match(entry[1], '^%d+')) < now() - DEAD_MS then
+-- Dead jobs that are too many or too old, a few at a time, to keep steps short.
+local function drop_oldest_dead(limit)
+  local own = RULES ~= '' and cmsgpack.unpack(RULES)[3] or {DEAD_MOST, DEAD_MS}
+  local over = redis.call('XLEN', key.dead) - own[1]
+  if over > 0 then
+    for _, entry in ipairs(redis.call('XRANGE', key.dead, '-', '+', 'COUNT', math.min(over, limit))) do
       forget_dead(entry)
     end
+  end
+  local old = string.format('(%d', now() - own[2])
+  for _, entry in ipairs(redis.call('XRANGE', key.dead, '-', old, 'COUNT', limit)) do
+    forget_dead(entry)
   end
 end
 
@@ -157,7 +162,8 @@ end
 
 local function add_dead(job, reason)
   write_dead(job, reason)
-  drop_oldest_dead()
+  -- It makes room for itself.
+  drop_oldest_dead(10)
 end
 
 -- A job that never runs, with a verdict that says why.

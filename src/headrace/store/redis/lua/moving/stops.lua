@@ -25,7 +25,7 @@ local function fail_waiting(lane)
   while true do
     local head = redis.call('ZPOPMIN', key.lane .. lane)[1]
     if not head then
-      return drop_oldest_dead()
+      return drop_oldest_dead(10)
     end
     local job = unpark(head)
     if job then
