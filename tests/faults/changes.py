@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import redis
 
 from headrace.core.job import ids
-from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints, Limit, in_flow
+from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints, Gathering, Limit, in_flow
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.history_rules import HistoryBounds
 from headrace.core.job.ids import JobId
@@ -113,6 +113,30 @@ class Enter(Append):
         child = parcel("child")
         parent = parcel("parent", constraints=LANE, children=[Child(QUEUE, child.job_id)])
         self.parcels = [parent, parcel("child", constraints=LANE, parents=[parent])]
+
+
+class Gather(Append):
+    """Of four jobs that gather three go as a batch, and one waits for others."""
+
+    script = "append_constrained"
+
+    async def prepare(self) -> None:
+        self.notices = await self.helper.on_control(QUEUE, lambda _: None)
+        constraints = Constraints(gathering=Gathering("batch:task:a", 3, 3_600_000))
+        self.parcels = [parcel(constraints=constraints) for _ in range(4)]
+
+    async def meanwhile(self) -> None:
+        taken: list[LeasedDelivery] = []
+        while not taken:
+            taken = known(await self.helper.fetch(1, 0.05))
+        await self.ground.settle(self.helper, taken, DONE)
+
+    async def check(self) -> None:
+        assert await self.count() == Counts(blocked=1)
+
+    async def close(self) -> None:
+        await self.notices.close()
+        await super().close()
 
 
 class Crowd(Append):
@@ -228,6 +252,18 @@ class Promote(Change):
 
     async def check(self) -> None:
         assert await self.count() == Counts(waiting=1, scheduled=1)
+
+
+class LetGo(Promote):
+    """Batches whose time has come."""
+
+    async def _schedule(self) -> None:
+        constraints = Constraints(gathering=Gathering("batch:task:a", 3, 1))
+        await self.plain.append(QUEUE, [parcel(constraints=constraints) for _ in range(2)])
+        await asyncio.sleep(0.005)
+
+    async def check(self) -> None:
+        assert await self.count() == Counts(waiting=2, blocked=2)
 
 
 class Reclaim(Change):
@@ -700,9 +736,9 @@ def snapshot(server: redis.Redis, namespace: str) -> dict[bytes, bytes | None]:
 
 
 CHANGES: tuple[type[Change], ...] = (
-    Append, Enter, Crowd, Settle, Release, Move, Publish, Promote, Reclaim, Cancel, Reschedule,
-    Replay, Purge, Remove, Forget, Follow, Arrive, Resume, AddParents, ConfirmParents, ExtendFlow,
-    Begin, RecordStart, KvSet, Rewind, Pause, Tell, Join, Disband,
+    Append, Enter, Gather, Crowd, Settle, Release, Move, Publish, Promote, LetGo, Reclaim, Cancel,
+    Reschedule, Replay, Purge, Remove, Forget, Follow, Arrive, Resume, AddParents, ConfirmParents,
+    ExtendFlow, Begin, RecordStart, KvSet, Rewind, Pause, Tell, Join, Disband,
 )  # fmt: skip
 
 

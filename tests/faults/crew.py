@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headrace import Headrace, StoreUnavailable
 from tests.faults import shop
@@ -287,5 +287,9 @@ def mirrored(url: str, namespace: str, lease: float, crash_limit: int | None = N
     app = Headrace(url, namespace=namespace, lease=lease, crash_limit=crash_limit)
     for task in shop.app.tasks.values():
         declared = task.declared
-        app.task(name=task.name, queue=declared.queue, retry=declared.retry)(task.function)
+        options: dict[str, Any] = {"queue": declared.queue, "retry": declared.retry}
+        if declared.gathering is not None:
+            options |= {"batch": declared.batch, "max_wait": declared.max_wait}
+            options["batch_key"] = declared.gathering.key
+        app.task(name=task.name, **options)(task.function)
     return app

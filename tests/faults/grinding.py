@@ -1,5 +1,5 @@
-"""Workers that are killed while jobs with keys, limits, flows and schedules run, and what must be
-true afterwards."""
+"""Workers that are killed while jobs with keys, limits, batches, flows and schedules run, and what
+must be true afterwards."""
 
 from __future__ import annotations
 
@@ -55,6 +55,7 @@ class Grinding:
     per_key: int = 12
     limited: int = 25
     pressed: int = 60
+    gathered: int = 60
     flows: int = 12
     failing: int = 6
     workers: int = 3
@@ -111,6 +112,9 @@ def _copy(source: Headrace, target: Headrace) -> Headrace:
                 options[limit] = number
         if declared.rate:
             options["rate"] = "10/s"
+        if declared.gathering:
+            options |= {"batch": declared.batch, "max_wait": declared.max_wait}
+            options["batch_key"] = declared.gathering.key
         target.task(**options)(task.function)
     return target
 
@@ -140,6 +144,7 @@ async def grind(crew: Crew, plan: Grinding) -> None:
     _order_was_kept(mill.lines, plan)
     _no_window_had_more(mill.lines, mill.module.LIMIT, plan)
     _never_more_at_once(mill.lines, mill.module.PRESSED, mill.module.PRESSES, plan)
+    _batches_have_one_key(mill.lines, plan)
     _each_tick_made_one_job(mill.lines, mill.module.EVERY)
     for worker in crew.alive:
         await worker.works()
@@ -164,6 +169,7 @@ async def _send(mill: Mill, plan: Grinding) -> list[Any]:
     stamped = [tasks["stamped"].call(n) for n in range(plan.pressed)]
     pairs = zip(pressed, stamped, strict=True)
     await mill.app.enqueue_many(call for pair in pairs for call in pair)
+    await mill.app.enqueue_many(tasks["gathered"].call(item) for item in _gathering(plan))
     return [await mill.app.enqueue(_flow(tasks, number)) for number in range(plan.flows)]
 
 
@@ -254,6 +260,17 @@ def _never_more_at_once(lines: Sequence[Line], of_task: int, of_queue: int, plan
         assert key == "stamped" or in_order == sorted(in_order), f"{key}: {numbers}"
 
 
+def _gathering(plan: Grinding) -> list[str]:
+    return [f"b{number % 4}-{number}" for number in range(plan.gathered)]
+
+
+def _batches_have_one_key(lines: Sequence[Line], plan: Grinding) -> None:
+    """And are whole: whoever takes one over has all of it."""
+    batches = {line.name for line in lines if line.what == "gather"}
+    by_key = [_gathering(plan)[key::4] for key in range(4)]
+    assert batches == {",".join(of[at : at + 5]) for of in by_key for at in range(0, len(of), 5)}
+
+
 def _each_tick_made_one_job(lines: Sequence[Line], every: float) -> None:
     """The id of a job has its tick: no tick is missing and none has two jobs."""
     moments = sorted(
@@ -279,6 +296,8 @@ def leftovers(crew: Crew) -> list[str]:
             for name in names
             if redis.ttl(name) == -1
             and name.rpartition(b"}:")[2].decode("latin-1").split(":")[-1] not in KEPT_KEYS
+            # One that batches were read from.
+            and not (name.endswith(b":ready:b") and redis.xlen(name) == 0)
         ]
 
 

@@ -1,5 +1,5 @@
-"""What killed workers run when features are at stake: keys, limits, flows and schedules. Each run
-writes a line that is on disk before it goes on, so it outlives whatever is killed next.
+"""What killed workers run when features are at stake: keys, limits, batches, flows and schedules.
+Each run writes a line that is on disk before it goes on, so it outlives whatever is killed next.
 
 `MILL_CLOCK` moves this process's clock by so many seconds, as on a machine whose clock is wrong.
 """
@@ -70,6 +70,12 @@ async def stamped(number: int) -> None:
     write("enter", "stamped", number)
     await asyncio.sleep(0.01)
     write("leave", "stamped", number)
+
+
+@app.task(queue="left", batch=5, batch_key=lambda item: item.partition("-")[0], max_wait=0.2)
+async def gathered(items: list[str]) -> None:
+    write("gather", ",".join(items), len(items))
+    await asyncio.sleep(0.01)
 
 
 @app.task(queue="left")

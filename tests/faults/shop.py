@@ -87,6 +87,15 @@ async def refuse(ctx: Context) -> None:
     raise Reject("no")
 
 
+@app.task(batch=3, batch_key=lambda item: item.partition("-")[0], max_wait=0.5, retry=_AT_ONCE)
+async def digest(ctx: Context, items: list[str]) -> list[str]:
+    """Notes the items of each call. Those that are called `late` fail at first."""
+    write_down([f"call {','.join(items)} {ctx.attempt} {ctx.fence} {os.getpid()}"])
+    if items[0].startswith("late") and ctx.attempt == 1:
+        raise ConnectionError("not yet")
+    return items
+
+
 # Handlers that go wrong in ways that only a process of its own can be trusted with.
 
 

@@ -1,4 +1,4 @@
-"""Keys, limits, flows and schedules, while workers are killed and clocks lie."""
+"""Keys, limits, batches, flows and schedules, while workers are killed and clocks lie."""
 
 from __future__ import annotations
 
