@@ -44,6 +44,7 @@ class Recorder:
         may_exist: bool = False,
         idempotency: IdempotencyKey | None = None,
         bound: object = None,
+        confirm: object = None,
     ) -> dict[int, JobId]:
         await asyncio.sleep(0)
         self.may_exist.append(may_exist)

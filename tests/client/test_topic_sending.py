@@ -49,6 +49,7 @@ class Recorder:
         bound: Bound | None = None,
         may_exist: bool = False,
         idempotency: IdempotencyKey | None = None,
+        confirm: object = None,
     ) -> Published:
         await asyncio.sleep(0)
         self.may_exist.append(may_exist)

@@ -182,6 +182,11 @@ class Outbox:
         return topic
 
     def _parcel(self, call: Call[Any]) -> Parcel:
+        if call.options.confirm:
+            raise ConfigError(
+                "confirm= is for sends to the store; what an outbox takes is certain with its "
+                "transaction"
+            )
         if call.packer is not None:
             call.packer.check_inside(call.task, call.payload)
         return call.parcel(self.app.clock.now_ms())

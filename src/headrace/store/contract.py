@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from headrace.core.confirming import UNCONFIRMED, Confirming
 from headrace.core.job.capacity import Capacity, Runner
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.history_rules import HistoryRules
@@ -190,6 +191,7 @@ class Store(TopicStore, Protocol):
         may_exist: bool = False,
         idempotency: IdempotencyKey | None = None,
         bound: QueueBound | None = None,
+        confirm: Confirming = UNCONFIRMED,
     ) -> dict[int, JobId]:
         """Store new jobs, all or none. Returns the jobs that were not added: position to the job
         that is there instead. A job whose id the store knows is left as it is. One whose `unique`
@@ -206,7 +208,9 @@ class Store(TopicStore, Protocol):
         in the answer with `NO_ROOM`. A tick that was refused has not been fired.
 
         Asked again with the same `idempotency`, it is applied once, even if the jobs have ended
-        meanwhile."""
+        meanwhile. It returns when what `confirm` asks for is certain, beside what the store always
+        makes certain; if that takes too long, `StoreUnavailable` is raised as for a request that
+        was sent and not answered."""
         ...
 
     def give_up(self, idempotency: IdempotencyKey) -> None:

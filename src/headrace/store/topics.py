@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from headrace.core.confirming import UNCONFIRMED, Confirming
 from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
 from headrace.core.topic.subscription import OnFailure
@@ -133,11 +134,12 @@ class TopicStore(Protocol):
         bound: Bound | None = None,
         may_exist: bool = False,
         idempotency: IdempotencyKey | None = None,
+        confirm: Confirming = UNCONFIRMED,
     ) -> Published:
         """Add events to the log, in this order, or schedule them for their time. An event's key is
         the lane of its constraints. `may_exist` says that the log may hold an id, from an earlier
         try or because a caller chose it: then events that are there already are searched for. Asked
-        again with the same `idempotency`, it is applied once."""
+        again with the same `idempotency`, it is applied once. `confirm` is as in `append`."""
         ...
 
     async def join(self, queue: str, group: Group, begin: Position) -> bool:

@@ -139,4 +139,6 @@ class FlowAdder:
         graph = graph_of_added(job_id, call.queue, call.task, joins)
         membership = FlowMembership(job_id, flow, "", (), tuple(joins), end_queue, graph)
         parcel = call.parcel(now_ms, membership)
-        await session.sender.send(call.queue, [parcel], custom_ids=True)
+        await session.sender.send(
+            call.queue, [parcel], custom_ids=True, confirm=call.options.confirm
+        )

@@ -12,6 +12,7 @@ from headrace.client.send.coalescer import BATCH, BATCH_BYTES
 from headrace.client.send.offloading import put
 from headrace.client.send.tries import retry_while_unavailable
 from headrace.client.session import ClientSession
+from headrace.core.confirming import UNCONFIRMED, all_of
 from headrace.core.flow.flow import Node
 from headrace.core.flow.graph import GraphBuilder
 from headrace.core.job import ids
@@ -34,6 +35,7 @@ class FlowWriter:
         self._now_ms = now_ms
         self._batches: dict[str, _QueueBatch] = {}
         self._stored: set[Node] = set()
+        self._confirm = UNCONFIRMED
         self._to_begin = set[str]()
         """Queues in which a flow of the same id may have run before."""
         self._graph: GraphBuilder
@@ -44,6 +46,8 @@ class FlowWriter:
         """Store all jobs. If the unique name of the last one is taken, returns the job that has it,
         and sends nothing more."""
         self._graph = GraphBuilder(nodes, self._flow, outside)
+        # All or none of it: a flow whose first jobs are lost waits for ever.
+        self._confirm = all_of(node.call.options.confirm for node in nodes)
         if ids.created_ms(self._flow) is None:
             self._to_begin.update(node.call.queue for node in nodes)
         try:
@@ -69,7 +73,9 @@ class FlowWriter:
         custom_ids = node.call.options.id is not None
         self._stored.add(node)
         parcels = await self._outside([node], self._parcels(node.call.queue, [node]))
-        instead = await self._sender.send_now(node.call.queue, parcels, custom_ids=custom_ids)
+        instead = await self._sender.send_now(
+            node.call.queue, parcels, custom_ids=custom_ids, confirm=self._confirm
+        )
         if instead and instead[0] != node.job_id:
             return instead[0]
         self._known += [node] if instead else []
@@ -92,7 +98,9 @@ class FlowWriter:
         parcels = await self._outside(batch.nodes, self._parcels(queue, batch.nodes))
         custom_ids = any(node.call.options.id is not None for node in batch.nodes)
         self._stored.update(batch.nodes)
-        instead = await self._sender.send_now(queue, parcels, custom_ids=custom_ids)
+        instead = await self._sender.send_now(
+            queue, parcels, custom_ids=custom_ids, confirm=self._confirm
+        )
         self._known += [batch.nodes[position] for position in instead]
 
     async def _outside(self, nodes: Sequence[Node], parcels: list[Parcel]) -> list[Parcel]:

@@ -12,6 +12,7 @@ from headrace.client.send.coalescer import BATCH
 from headrace.client.send.offloading import discard, put
 from headrace.client.session import ClientSession
 from headrace.core.clock import Clock
+from headrace.core.confirming import UNCONFIRMED, all_of
 from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
 from headrace.core.payload.offload import Offload
@@ -54,8 +55,9 @@ class Outgoing:
         parcel = call.parcel(now_ms)
         if call.packer is not None and call.packer.offload is not None:
             return await self._send_outside(session, call, call.packer.offload, parcel)
+        options = call.options
         instead = await session.sender.send(
-            call.queue, [parcel], custom_ids=call.options.id is not None
+            call.queue, [parcel], custom_ids=options.id is not None, confirm=options.confirm
         )
         return Job(self._app, instead[0] if instead else parcel.job_id, call.queue, call.returns)
 
@@ -66,7 +68,10 @@ class Outgoing:
         parcel = await put(offload, parcel, call.packer.most if call.packer else 0)
         try:
             instead = await session.sender.send(
-                call.queue, [parcel], custom_ids=call.options.id is not None
+                call.queue,
+                [parcel],
+                custom_ids=call.options.id is not None,
+                confirm=call.options.confirm,
             )
         except (EnqueueUnknown, asyncio.CancelledError):
             # The job may be there, and need it.
@@ -104,6 +109,7 @@ class Outgoing:
         if any(call.packer is not None and call.packer.offload is not None for call in special):
             return await self.send_each(self.send_one, calls)
         custom_ids = any(call.options.id is not None for call in special)
+        confirm = all_of(call.options.confirm for call in special) if special else UNCONFIRMED
         now_ms = await self.now_ms(session, special) if special else None
         for call in calls:
             parcel = call.parcel(now_ms)
@@ -112,7 +118,9 @@ class Outgoing:
             parcels[call.queue].append(parcel)
             jobs.append(Job(self._app, parcel.job_id, call.queue, call.returns))
         for queue, batch in parcels.items():
-            instead = await session.sender.send(queue, batch, custom_ids=custom_ids)
+            instead = await session.sender.send(
+                queue, batch, custom_ids=custom_ids, confirm=confirm
+            )
             if instead:
                 positions = [at for at, call in enumerate(calls) if call.queue == queue]
                 for position, job_id in instead.items():

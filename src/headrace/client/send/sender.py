@@ -8,8 +8,10 @@ from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from headrace.client.send.coalescer import Coalescer, bounded, texts
+from headrace.client.send.log_sender import LogSender, Missing
 from headrace.client.send.tries import Tries
 from headrace.core.bounds import Overflow
+from headrace.core.confirming import UNCONFIRMED, Confirming
 from headrace.core.job import ids
 from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
@@ -17,28 +19,18 @@ from headrace.core.sends import Sends
 from headrace.core.task.queue_settings import QueueSettings
 from headrace.errors import (
     EnqueueUnknown,
-    HeadraceError,
     QueueFull,
     StoreError,
-    StoreUnavailable,
-    TopicFull,
 )
 from headrace.store.contract import Store
 from headrace.store.queue_values import NO_ROOM, QueueBound
-from headrace.store.topics import Bound, Published
+from headrace.store.topics import Bound
 from headrace.store.values import IdempotencyKey
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.5
 
 Instead = Mapping[int, JobId]
 """Index of each parcel that was not added, with the id of the existing job."""
-Missing = Mapping[int, HeadraceError]
-"""Error by index, for each event that is not, or may not be, published."""
-_NONE_MISSING: Missing = {}
-
-
-class EventDropped(HeadraceError):
-    """A full topic has dropped the event, as it is declared to: nothing has failed."""
 
 
 os.register_at_fork(after_in_child=ids.change_bucket)
@@ -59,34 +51,58 @@ class Sender:
         # The app may still declare queues: the same mapping, not a copy.
         self._settings = {} if settings is None else settings
         self._queues: dict[str, _QueueSender] = {}
-        self._logs: dict[str, _LogSender] = {}
+        self._logs: dict[str, LogSender] = {}
+        # Of their own: sends that are not to be confirmed must not wait for those that are.
+        self._confirmed_queues: dict[tuple[str, Confirming], _QueueSender] = {}
+        self._confirmed_logs: dict[tuple[str, Confirming], LogSender] = {}
 
     def send(
-        self, queue: str, parcels: Sequence[Parcel], *, custom_ids: bool = False
+        self,
+        queue: str,
+        parcels: Sequence[Parcel],
+        *,
+        custom_ids: bool = False,
+        confirm: Confirming = UNCONFIRMED,
     ) -> Coroutine[Any, Any, Instead]:
-        """Return when the jobs are stored. The result maps the index of each job that was not added
-        to the existing job. `custom_ids` says that a caller chose some of the ids, so that the
-        store looks for jobs that already ended under them."""
+        """Return when the jobs are stored, as certainly as `confirm` says. The result maps the
+        index of each job that was not added to the existing job. `custom_ids` says that a caller
+        chose some of the ids, so that the store looks for jobs that already ended under them."""
         # A plain function: the awaited frames of a send are few, see tests/client/test_frames.py.
         sender = self._queues.get(queue)
-        if sender is None:
-            sender = self._new_sender(queue)
+        if sender is None or confirm:
+            sender = self._sender(queue, confirm)
         return sender.send(parcels, custom_ids)
 
     def send_now(
-        self, queue: str, parcels: Sequence[Parcel], *, custom_ids: bool = False
+        self,
+        queue: str,
+        parcels: Sequence[Parcel],
+        *,
+        custom_ids: bool = False,
+        confirm: Confirming = UNCONFIRMED,
     ) -> Coroutine[Any, Any, Instead]:
         """As `send`, but never waits for room in a queue."""
-        return (self._queues.get(queue) or self._new_sender(queue)).send_now(parcels, custom_ids)
+        return self._sender(queue, confirm).send_now(parcels, custom_ids)
 
-    def _new_sender(self, queue: str) -> _QueueSender:
+    def _sender(self, queue: str, confirm: Confirming) -> _QueueSender:
+        if not confirm:
+            plain = self._queues.get(queue)
+            if plain is None:
+                plain = self._queues[queue] = self._new_sender(queue, confirm)
+            return plain
+        sender = self._confirmed_queues.get((queue, confirm))
+        if sender is None:
+            sender = self._confirmed_queues[queue, confirm] = self._new_sender(queue, confirm)
+        return sender
+
+    def _new_sender(self, queue: str, confirm: Confirming) -> _QueueSender:
         settings = self._settings.get(queue)
         if settings is None or settings.max_length is None:
             sender = _QueueSender(self._store, queue, self._sends)
         else:
             bound = QueueBound(settings.max_length, settings.overflow == "drop_oldest")
             sender = _BoundedQueueSender(self._store, queue, self._sends, bound, settings.overflow)
-        self._queues[queue] = sender
+        sender.confirm = confirm
         return sender
 
     def publish(
@@ -96,18 +112,30 @@ class Sender:
         *,
         bound: Bound | None = None,
         custom_ids: bool = False,
+        confirm: Confirming = UNCONFIRMED,
     ) -> Coroutine[Any, Any, Missing]:
         """Append events in order. After the first that fails, none is appended; the result maps
         index to error. `bound` is always the same for a log; `custom_ids` says that an id may be
         there already."""
-        sender = self._logs.get(log)
+        sender = self._confirmed_logs.get((log, confirm)) if confirm else self._logs.get(log)
         if sender is None:
-            sender = self._logs[log] = _LogSender(self._store, log, self._sends, bound)
+            sender = self._new_log_sender(log, bound, confirm)
         return sender.send(events, custom_ids)
+
+    def _new_log_sender(self, log: str, bound: Bound | None, confirm: Confirming) -> LogSender:
+        sender = LogSender(self._store, log, self._sends, bound)
+        sender.confirm = confirm
+        if confirm:
+            self._confirmed_logs[log, confirm] = sender
+        else:
+            self._logs[log] = sender
+        return sender
 
 
 class _QueueSender(Coalescer[JobId]):
     """Appends the jobs of one queue."""
+
+    confirm = UNCONFIRMED
 
     def __init__(
         self, store: Store, queue: str, sends: Sends, bound: QueueBound | None = None
@@ -151,6 +179,7 @@ class _QueueSender(Coalescer[JobId]):
                         may_exist=custom_ids or (tries is not None and tries.unsure),
                         idempotency=idempotency,
                         bound=self._bound,
+                        confirm=self.confirm,
                     )
                 except StoreError as error:
                     tries = tries or Tries(parcels)
@@ -194,67 +223,3 @@ class _BoundedQueueSender(_QueueSender):
         if refused:
             raise QueueFull(self._queue, self._most, texts(refused), self._overflow)
         return answer
-
-
-class _LogSender(Coalescer[HeadraceError]):
-    """Publishes the events of one log."""
-
-    def __init__(self, store: Store, log: str, sends: Sends, bound: Bound | None) -> None:
-        super().__init__()
-        self._store = store
-        self._log = log
-        self._sends = sends
-        self._bound = bound
-
-    def _put(self, events: Sequence[Parcel], custom_ids: bool) -> Awaitable[Missing]:
-        put = self._publish_all(events, custom_ids)
-        return self._sends.timed(self._log, events, put, bool) if self._sends.on else put
-
-    async def _publish_all(self, events: Sequence[Parcel], custom_ids: bool) -> Missing:
-        """Batch after batch until one fails: no later event may be before it in the log."""
-        done = 0
-        refused: dict[int, HeadraceError] = {}
-        for batch in bounded(events):
-            try:
-                answer = await self._publish(batch, custom_ids)
-            except EnqueueUnknown as error:
-                end = done + len(batch)
-                missing: dict[int, HeadraceError] = dict.fromkeys(range(done, end), error)
-                why = StoreUnavailable(f"not published, after others failed: {error}")
-                return refused | missing | dict.fromkeys(range(end, len(events)), why)
-            except HeadraceError as error:
-                return refused | dict.fromkeys(range(done, len(events)), error)
-            if answer.refused:
-                refused |= {done + at: EventDropped() for at in answer.refused}
-            done += answer.taken
-            if answer.taken < len(batch):
-                return dict.fromkeys(range(done, len(events)), self._full())
-        return refused or _NONE_MISSING
-
-    async def _publish(self, events: Sequence[Parcel], custom_ids: bool) -> Published:
-        """Publish in one step, and again after a lost answer: the events are added once."""
-        tries: Tries | None = None
-        idempotency = IdempotencyKey()
-        try:
-            while True:
-                try:
-                    answer = await self._store.publish(
-                        self._log,
-                        events,
-                        bound=self._bound,
-                        may_exist=custom_ids or (tries is not None and tries.unsure),
-                        idempotency=idempotency,
-                    )
-                except StoreError as error:
-                    tries = tries or Tries(events)
-                    pause = tries.pause_after(error)
-                else:
-                    return answer
-                await asyncio.sleep(pause)
-        except (EnqueueUnknown, asyncio.CancelledError):
-            self._store.give_up(idempotency)
-            raise
-
-    def _full(self) -> TopicFull:
-        topic = self._log.removeprefix("@").partition("#")[0]
-        return TopicFull(topic, self._bound.most if self._bound else 0)

@@ -32,7 +32,13 @@ NO_KEY = (
 
 def prepare(topic: TopicDefinition[Any], event: Any, options: Mapping[str, Any]) -> PreparedEvent:
     """All of a publish but the sending; times are by this machine's clock."""
-    encoder = EventEncoder(topic, publish_options(options), topic.app.clock.now_ms())
+    checked = publish_options(options)
+    if checked.confirm:
+        raise ConfigError(
+            "confirm= is for sends to the store; what an outbox takes is certain with its "
+            "transaction"
+        )
+    encoder = EventEncoder(topic, checked, topic.app.clock.now_ms())
     return encoder.prepared(event, topic.max_payload)
 
 
@@ -60,6 +66,7 @@ class EventEncoder:
         self._by_class = topic.names_classes and not options.overrides.kind
         self._templates_by_class: dict[type, EnvelopeTemplate] = {}
         self._ids: Iterator[JobId] = ids.new_ids()
+        self.confirm = options.confirm
         self.custom_ids = options.id is not None
         """Whether the caller chose the id."""
 

@@ -9,37 +9,37 @@ from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from headrace.client.send.coalescer import BATCH
+from headrace.client.send.log_sender import EventDropped
 from headrace.client.send.offloading import discard, put
-from headrace.client.send.sender import EventDropped
 from headrace.client.session import ClientSession
 from headrace.client.topic.event_encoder import EventEncoder
+from headrace.client.topic.log_batches import (
+    ClosedLogs,
+    LogBatch,
+    LogBatches,
+    own_error,
+)
 from headrace.client.topic.publication import (
-    PreparedEvent,
     Publication,
     Publish,
     PublishOutcome,
     Unpublished,
 )
 from headrace.client.topic.topic_definition import TopicDefinition
+from headrace.core.confirming import Confirming
 from headrace.core.job import ids
-from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
 from headrace.core.topic.publish_options import PublishOptions, publish_options
 from headrace.errors import (
     ConfigError,
     EnqueueUnknown,
-    EventError,
     HeadraceError,
     OffloadError,
-    SendError,
     StoreError,
     TopicFull,
 )
 
 E = TypeVar("E")
-
-ClosedLogs = dict[str, HeadraceError]
-"""Logs into which nothing more of a publish goes, each with the error that stopped it."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.5
 
@@ -60,9 +60,9 @@ class Publisher(Generic[E]):
         session = await self._topic.app.session()
         log, parcel, custom_ids = (await self._encoder(session, checked)).prepared(event)
         await self._create_groups(session)
-        missing = await self._put(session, log, [parcel], custom_ids)
+        missing = await self._put(session, log, [parcel], custom_ids, checked.confirm)
         if missing and not isinstance(missing[0], EventDropped):
-            raise _own(missing[0], parcel)
+            raise own_error(missing[0], parcel)
         return ids.to_text(parcel.job_id)
 
     async def many(
@@ -76,7 +76,7 @@ class Publisher(Generic[E]):
         session = await self._topic.app.session()
         outcome: PublishOutcome[E] = PublishOutcome()
         remaining = iter(events)
-        batches = _Batches(outcome, self._topic, {})
+        batches = LogBatches(outcome, self._topic, {})
         while some := list(islice(remaining, BATCH)):
             by_log = batches.by_log(some, await self._encoder(session, checked))
             await self._send(session, batches, by_log)
@@ -110,7 +110,7 @@ class Publisher(Generic[E]):
             raise ConfigError("a middleware gave one id to many events")
         session = await self._topic.app.session()
         outcome: PublishOutcome[E] = PublishOutcome()
-        batches = _Batches(outcome, self._topic, closed)
+        batches = LogBatches(outcome, self._topic, closed)
         encoder = await self._encoder(session, options)
         await self._send(session, batches, batches.by_log(publication.events, encoder))
         return outcome
@@ -122,7 +122,7 @@ class Publisher(Generic[E]):
         return EventEncoder(self._topic, options, self._topic.app.clock.now_ms())
 
     async def _send(
-        self, session: ClientSession, batches: _Batches[E], by_log: list[_LogBatch[E]]
+        self, session: ClientSession, batches: LogBatches[E], by_log: list[LogBatch[E]]
     ) -> None:
         """Shards side by side, each in its order."""
         try:
@@ -135,14 +135,21 @@ class Publisher(Generic[E]):
             await (sends[0] if len(sends) == 1 else asyncio.gather(*sends))
 
     async def _send_batch(
-        self, session: ClientSession, batches: _Batches[E], batch: _LogBatch[E]
+        self, session: ClientSession, batches: LogBatches[E], batch: LogBatch[E]
     ) -> None:
-        missing = await self._put(session, batch.log, batch.parcels, batch.custom_ids)
+        missing = await self._put(
+            session, batch.log, batch.parcels, batch.custom_ids, batch.confirm
+        )
         if missing:
             batches.failed(batch, missing)
 
     async def _put(
-        self, session: ClientSession, log: str, parcels: Sequence[Parcel], custom_ids: bool
+        self,
+        session: ClientSession,
+        log: str,
+        parcels: Sequence[Parcel],
+        custom_ids: bool,
+        confirm: Confirming,
     ) -> dict[int, HeadraceError]:
         """Publish, and if the topic blocks when it is full, wait until there is room for all."""
         topic, done, pause = self._topic, 0, _FIRST_PAUSE
@@ -153,7 +160,11 @@ class Publisher(Generic[E]):
                 return dict.fromkeys(range(len(parcels)), error)
         while True:
             missing = await session.sender.publish(
-                log, parcels[done:] if done else parcels, bound=topic.bound, custom_ids=custom_ids
+                log,
+                parcels[done:] if done else parcels,
+                bound=topic.bound,
+                custom_ids=custom_ids,
+                confirm=confirm,
             )
             if not missing:
                 return {}
@@ -172,96 +183,3 @@ class Publisher(Generic[E]):
         offload = self._topic.offload
         if offload is not None and not any(isinstance(each, EnqueueUnknown) for each in errors):
             await discard(offload, [parcel.envelope for parcel in parcels])
-
-
-class _LogBatch(Generic[E]):
-    """The events of a batch that belong to one log, with their positions in the outcome."""
-
-    __slots__ = ("custom_ids", "events", "log", "parcels", "positions")
-
-    def __init__(self, log: str) -> None:
-        self.log = log
-        self.custom_ids = False
-        self.positions: list[int] = []
-        self.events: list[E | Unpublished[E]] = []
-        self.parcels: list[Parcel] = []
-
-    def add(self, position: int, event: E | Unpublished[E], parcel: Parcel, again: bool) -> None:
-        self.positions.append(position)
-        self.events.append(event)
-        self.parcels.append(parcel)
-        if again:
-            self.custom_ids = True
-
-
-class _Batches(Generic[E]):
-    """Sorts events by log, and records failures in the outcome. After a failure nothing more goes
-    into that log: it would come before what failed."""
-
-    def __init__(
-        self, outcome: PublishOutcome[E], topic: TopicDefinition[E], closed: ClosedLogs
-    ) -> None:
-        self._outcome = outcome
-        self._topic = topic
-        self._closed = closed
-
-    def by_log(
-        self, events: Sequence[E | Unpublished[E]], encoder: EventEncoder
-    ) -> list[_LogBatch[E]]:
-        """The events that can travel, a batch for each log."""
-        found: dict[str, _LogBatch[E]] = {}
-        keys: list[JobId | None] = []
-        for position, event in enumerate(events, len(self._outcome)):
-            try:
-                if isinstance(event, Unpublished):
-                    log, parcel, again = self._again(event)
-                else:
-                    parcel = encoder.parcel(event)
-                    log, again = encoder.log(parcel), encoder.custom_ids
-            except SendError as error:
-                keys.append(None)
-                self._outcome.fail(position, error)
-                continue
-            keys.append(parcel.job_id)
-            batch = found.get(log)
-            if batch is None:
-                batch = found[log] = _LogBatch(log)
-            batch.add(position, event, parcel, again)
-        self._outcome.add(keys)
-        return [batch for batch in found.values() if not self._held_back(batch)]
-
-    def failed(self, batch: _LogBatch[E], missing: Mapping[int, HeadraceError]) -> None:
-        """Record the errors of events that are missing of a batch, and which were dropped."""
-        for at, error in missing.items():
-            if isinstance(error, EventDropped):
-                self._outcome.drop(batch.positions[at])
-                continue
-            parcel = batch.parcels[at]
-            event = batch.events[at]
-            if not isinstance(event, Unpublished):
-                event = Unpublished(event, PreparedEvent(batch.log, parcel, True))
-            self._outcome.fail(batch.positions[at], _own(error, parcel), event)
-            self._closed[batch.log] = error
-
-    def _held_back(self, batch: _LogBatch[E]) -> bool:
-        error = self._closed.get(batch.log)
-        if error is None:
-            return False
-        if isinstance(error, EnqueueUnknown):
-            error = SendError(f"not published, because others before it failed: {error}")
-        self.failed(batch, dict.fromkeys(range(len(batch.parcels)), error))
-        return True
-
-    def _again(self, unpublished: Unpublished[E]) -> PreparedEvent:
-        if unpublished.prepared.log not in self._topic.logs:
-            raise EventError(self._topic.name, f"{unpublished!r} belongs to another topic")
-        return unpublished.prepared
-
-
-def _own(error: HeadraceError, parcel: Parcel) -> HeadraceError:
-    """The error, naming only this event."""
-    if isinstance(error, EnqueueUnknown):
-        mine = EnqueueUnknown([ids.to_text(parcel.job_id)], str(error.__cause__))
-        mine.__cause__ = error.__cause__
-        return mine
-    return error

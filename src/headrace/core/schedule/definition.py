@@ -180,6 +180,11 @@ def _sent_parts(call: Call[Any]) -> dict[str, Any]:
     options = call.options
     if options.id is not None or options.at_ms is not None or options.expires_at_ms is not None:
         raise ConfigError("its call has an id or a moment of its own, and there will be many jobs")
+    if options.confirm:
+        raise ConfigError(
+            "its call has confirm=, and nobody waits for the jobs of a schedule to be stored: "
+            "leave it out, or set confirm_replicas of the app"
+        )
     if call.packer is not None:
         call.packer.check_inside(call.task, call.payload)
     parcel = call.parcel(0)

@@ -10,6 +10,7 @@ import msgspec
 
 from headrace.core.bounds import MAX_OVERRIDES, MAX_TAGS, check_count, check_label
 from headrace.core.clock import Duration, epoch_ms, to_ms
+from headrace.core.confirming import UNCONFIRMED, Confirm, Confirming, read_confirm
 from headrace.core.job import ids
 from headrace.core.job.constraints import MAX_PRIORITY
 from headrace.core.job.envelope import NO_OVERRIDES, Overrides, WireRetry
@@ -44,6 +45,7 @@ class SendKwargs(JobOptions, total=False):
     unique: bool | str
     rate_key: str
     batch_key: str
+    confirm: Confirm | None
 
 
 class SendOptions(msgspec.Struct, frozen=True):
@@ -60,6 +62,7 @@ class SendOptions(msgspec.Struct, frozen=True):
     unique: Uniqueness = AS_DECLARED
     rate_key: str = ""
     batch_key: str = ""
+    confirm: Confirming = UNCONFIRMED
     overrides: Overrides = NO_OVERRIDES
 
     def __bool__(self) -> bool:
@@ -85,6 +88,8 @@ class SendOptions(msgspec.Struct, frozen=True):
             new["id"] = changes["id"]
         if "queue" in changes:
             new["queue"] = check_queue("options(queue=)", changes["queue"])
+        if "confirm" in changes:
+            new["confirm"] = read_confirm("options(confirm=)", changes["confirm"])
         new |= _constraints(self.unique, changes)
         options = msgspec.structs.replace(
             self, **new, overrides=_overridden(self.overrides, changes)

@@ -10,6 +10,7 @@ import msgspec
 
 from headrace.core.bounds import MAX_OVERRIDES, check_label
 from headrace.core.clock import Duration, epoch_ms, epoch_us, to_ms
+from headrace.core.confirming import UNCONFIRMED, Confirm, Confirming, read_confirm
 from headrace.core.job import ids
 from headrace.core.job.envelope import FORMAT, Overrides
 from headrace.core.job.ids import JobId
@@ -29,6 +30,7 @@ class PublishManyKwargs(TypedDict, total=False):
     type: str | None
     source: str | None
     correlation_id: str | None
+    confirm: Confirm | None
 
 
 class PublishKwargs(PublishManyKwargs, total=False):
@@ -45,6 +47,7 @@ class PublishOptions(msgspec.Struct, frozen=True):
     delay_ms: int | None = None
     at_ms: int | None = None
     expires_in_ms: int | None = None
+    confirm: Confirming = UNCONFIRMED
     overrides: Overrides = Overrides()
 
     @property
@@ -73,6 +76,7 @@ def publish_options(options: Mapping[str, Any]) -> PublishOptions:
         delay_ms=to_ms("publish(delay=)", given["delay"]) if "delay" in given else None,
         at_ms=epoch_ms("publish(at=)", given["at"]) if "at" in given else None,
         expires_in_ms=None if expires is None or until else to_ms("publish(expires=)", expires),
+        confirm=read_confirm("publish(confirm=)", given.get("confirm")),
         overrides=Overrides(
             headers=checked_headers(given["headers"]) if "headers" in given else {},
             expires_ms=epoch_ms("publish(expires=)", expires) if until else None,

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from headrace.core.confirming import Confirming
 from headrace.core.job.history_rules import HistoryRules
 from headrace.core.queue_names import group_source
 from headrace.store.loop_local import LoopLocal
@@ -41,6 +42,8 @@ class LoopLinks:
         self.pubsub = PubSub(server.connect, server.link_settings)
         self._server = server
         self._idle: dict[str, list[Link]] = {}
+        self.confirming: dict[Confirming, Link] = {}
+        """For the sends that ask for more than the app does."""
 
     @asynccontextmanager
     async def waiting_at(self, stream: str) -> AsyncIterator[Link]:
@@ -60,6 +63,8 @@ class LoopLinks:
         await self.pubsub.close()
         await self.send.drop()
         await self.put.drop()
+        for link in self.confirming.values():
+            await link.drop()
         await self.ask.drop()
 
 
@@ -110,6 +115,17 @@ class RedisNamespace:
     async def time_ms(self) -> int:
         seconds, micros = await self.links().ask.call("TIME")
         return int(seconds) * 1000 + int(micros) // 1000
+
+    async def confirming_link(self, confirm: Confirming) -> Link:
+        """The link for sends that must be as certain as `confirm` says. A server that cannot make
+        them so is refused before anything is sent."""
+        links = self.links()
+        link = links.confirming.get(confirm)
+        if link is None:
+            if Confirming.DISK in confirm:
+                await self.server.check_disk(links.ask)
+            link = links.confirming.setdefault(confirm, self.server.confirming_link(confirm))
+        return link
 
     async def read_later(self, stream: str, after: str, limit: int, wait: float) -> list[Any]:
         """Entries after one, once there are any; an empty list after `wait` seconds."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headrace.core.confirming import UNCONFIRMED, Confirming
 from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
 from headrace.store.queue_values import QueueBound
@@ -25,6 +26,7 @@ class RedisSending(RedisNamespace):
         may_exist: bool = False,
         idempotency: IdempotencyKey | None = None,
         bound: QueueBound | None = None,
+        confirm: Confirming = UNCONFIRMED,
     ) -> dict[int, JobId]:
         if not parcels:
             return {}
@@ -34,15 +36,16 @@ class RedisSending(RedisNamespace):
         # A bounded queue may have to cancel jobs, with all that they hold.
         plain = bound is None and all(parcel.is_plain for parcel in parcels)
         sent = facts.of_parcels(parcels, listed=plain) if self.records_events else facts.NONE
+        put = await self.confirming_link(confirm) if confirm else links.put
         if not plain:
             return await self._append_constrained(
-                links.put, keys, parcels, may_exist, sent, idempotency, bound
+                put, keys, parcels, may_exist, sent, idempotency, bound
             )
         jobs: list[Argument] = []
         for parcel in parcels:
             jobs += (parcel.job_id, encoding.when(parcel), parcel.envelope)
         known = await script_stubs.append(
-            links.put,
+            put,
             keys,
             events=self.events_kept(keys.queue),
             may_exist=may_exist,

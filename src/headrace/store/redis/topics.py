@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
+from headrace.core.confirming import UNCONFIRMED, Confirming
 from headrace.core.job.envelope import peek_id
 from headrace.core.job.ids import to_text
 from headrace.core.job.parcel import Parcel
@@ -56,6 +57,7 @@ class RedisTopics(RedisHistory):
         bound: Bound | None = None,
         may_exist: bool = False,
         idempotency: IdempotencyKey | None = None,
+        confirm: Confirming = UNCONFIRMED,
     ) -> Published:
         if not events:
             return Published(0)
@@ -63,8 +65,9 @@ class RedisTopics(RedisHistory):
         if not self.is_announced(log):
             await self.announce(links.send, log)
         each, parcels = encoding.of_events(events)
+        put = await self.confirming_link(confirm) if confirm else links.put
         taken, dropped, *noted = await script_stubs.publish(
-            links.put,
+            put,
             self.keys(log),
             events=self.events_kept(log),
             may_exist=may_exist,

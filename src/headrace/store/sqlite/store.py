@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.core.address import without_password
+from headrace.core.confirming import UNCONFIRMED, Confirming
 from headrace.core.job.history_rules import HistoryRules
 from headrace.errors import ConfigError
 from headrace.store.oddities import Oddities
@@ -94,6 +95,7 @@ class SqliteStore(SqliteReads):
         may_exist: bool = False,
         idempotency: IdempotencyKey | None = None,
         bound: QueueBound | None = None,
+        confirm: Confirming = UNCONFIRMED,
     ) -> dict[int, JobId]:
         if not parcels:
             return {}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import hiredis
 import redis.exceptions as driver
 
+from headrace.core.confirming import Confirming
 from headrace.errors import StoreUnavailable
 from headrace.store.redis.keys import confirmation_key
 
@@ -30,6 +31,15 @@ class Confirmation:
     def __init__(self, replicas: int, *, on_disk: bool = False) -> None:
         self.replicas = replicas
         self.on_disk = on_disk
+
+    @classmethod
+    def of(cls, confirm: Confirming, always: Confirmation | None) -> Confirmation:
+        """What one send asks for, beside what all sends of the app do."""
+        replicas = always.replicas if always else 0
+        if Confirming.REPLICATED in confirm:
+            replicas = max(replicas, 1)
+        on_disk = Confirming.DISK in confirm or (always is not None and always.on_disk)
+        return cls(replicas, on_disk=on_disk)
 
     async def exchange(self, connection: AbstractConnection, script: Sequence[Any]) -> Any:
         """The reply to an EVALSHA or EVAL, when it is confirmed."""

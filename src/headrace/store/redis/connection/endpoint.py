@@ -12,6 +12,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from headrace.core.address import check_url, split_url, without_password
+from headrace.core.confirming import Confirming
 from headrace.errors import ConfigError, StoreUnavailable
 from headrace.store.redis.connection import sentinel
 from headrace.store.redis.connection.cluster import SCHEMES as CLUSTER_SCHEMES
@@ -19,7 +20,7 @@ from headrace.store.redis.connection.cluster import Cluster, pool_of
 from headrace.store.redis.connection.cluster_link import ClusterLink, KeyLink
 from headrace.store.redis.connection.confirmation import Confirmation
 from headrace.store.redis.connection.errors import Refused
-from headrace.store.redis.connection.inspection import Inspection
+from headrace.store.redis.connection.inspection import Inspection, check_disk
 from headrace.store.redis.connection.link import Link, LinkSettings
 from headrace.store.redis.connection.requests import Abandoned
 from headrace.store.redis.connection.url_options import (
@@ -92,9 +93,13 @@ class RedisEndpoint:
     def confirmed_link(self) -> Link | None:
         """A link for scripts that return when their writes are confirmed; None without
         confirmation."""
-        confirmation = self._confirmation
-        if confirmation is None:
-            return None
+        return None if self._confirmation is None else self._confirming(self._confirmation)
+
+    def confirming_link(self, confirm: Confirming) -> Link:
+        """The same, for sends that ask for more than the app does."""
+        return self._confirming(Confirmation.of(confirm, self._confirmation))
+
+    def _confirming(self, confirmation: Confirmation) -> Link:
         if self._cluster is not None:
             return ClusterLink(
                 self._cluster,
@@ -148,6 +153,18 @@ class RedisEndpoint:
             raise kind(f"{error} (URL {shown})") from error
         found = self._inspection
         return Description(*found.known_as, tuple(risks), found.unread_sentences)
+
+    async def check_disk(self, link: Link) -> None:
+        """Refuse a server, or a master of a cluster, that cannot confirm writes to its disk."""
+        if self._cluster is None:
+            await check_disk('confirm="disk"', link, without_password(self.url))
+            return
+        for node in await self._cluster.masters():
+            there = Link(partial(self._cluster.connect_to, node), settings=self.link_settings)
+            try:
+                await check_disk('confirm="disk"', there, str(node))
+            finally:
+                await there.drop()
 
     async def _inspect_all(self, cluster: Cluster) -> list[str]:
         risks = []

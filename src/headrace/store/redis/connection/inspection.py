@@ -35,7 +35,7 @@ class Inspection:
 
     async def inspect(self, link: Link, shown: str) -> list[str]:
         info = _parsed(await link.call("INFO", "everything"))
-        version = tuple(int(part) for part in info.get("redis_version", "0").split(".")[:2])
+        version = _version(info)
         if version < MIN_VERSION:
             raise StoreMismatch(
                 f"Redis {info.get('redis_version')} at {shown} is too old: "
@@ -43,7 +43,7 @@ class Inspection:
             )
         self.known_as = _known_as(info)
         if self._confirmation is not None and self._confirmation.on_disk:
-            _check_disk(info, version, shown)
+            _refuse_forgetful("confirm_disk", info, version, shown)
         if not self._in_cluster and info.get("cluster_enabled") == "1":
             raise ConfigError(
                 f"the Redis server at {shown} is part of a cluster: write redis+cluster://host:port"
@@ -94,15 +94,26 @@ class Inspection:
         return reply[1].decode() if len(reply) > 1 else None
 
 
-def _check_disk(info: dict[str, str], version: tuple[int, ...], shown: str) -> None:
-    """Refuse a server that cannot confirm writes to its disk."""
+async def check_disk(what: str, link: Link, shown: str) -> None:
+    """Refuse a server that cannot confirm writes to its disk, as the option `what` wants."""
+    info = _parsed(await link.call("INFO", "everything"))
+    _refuse_forgetful(what, info, _version(info), shown)
+
+
+def _version(info: dict[str, str]) -> tuple[int, ...]:
+    return tuple(int(part) for part in info.get("redis_version", "0").split(".")[:2])
+
+
+def _refuse_forgetful(
+    what: str, info: dict[str, str], version: tuple[int, ...], shown: str
+) -> None:
     if version < _TELLS_OF_DISK:
         raise ConfigError(
-            f"confirm_disk needs Redis 7.2 or newer, or Valkey; the server at {shown} is "
+            f"{what} needs Redis 7.2 or newer, or Valkey; the server at {shown} is "
             f"{info.get('redis_version')}"
         )
     if info.get("aof_enabled") == "0":
-        raise ConfigError(f"confirm_disk needs appendonly, which is off at {shown}: turn it on")
+        raise ConfigError(f"{what} needs appendonly, which is off at {shown}: turn it on")
 
 
 def _of_eviction(policy: str, maxmemory: int) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
+from headrace.core.confirming import UNCONFIRMED, Confirming
 from headrace.store.sqlite.topics import groups, publication, stopped_keys, topic_log
 from headrace.store.topics import Position, Published
 
@@ -59,6 +60,7 @@ class SqliteTopics:
         bound: Bound | None = None,
         may_exist: bool = False,
         idempotency: IdempotencyKey | None = None,
+        confirm: Confirming = UNCONFIRMED,
     ) -> Published:
         if not events:
             return Published(0)
