@@ -73,7 +73,7 @@ def test_list_shows_all_that_live(jobs: Depot) -> None:
     assert result.exit_code == 0
     heading, *rows = result.stdout.splitlines()
     assert heading.split() == [
-        "STATE", "QUEUE", "ID", "TASK", "PRIORITY", "ATTEMPT", "SENT", "DETAIL",
+        "STATE", "QUEUE", "ID", "TASK", "PRIORITY", "ATTEMPTS", "SENT", "DETAIL",
     ]  # fmt: skip
     assert [row.split()[:3] for row in rows] == [
         ["waiting", "data", "load-1"],
@@ -81,6 +81,7 @@ def test_list_shows_all_that_live(jobs: Depot) -> None:
         ["blocked", "mail", "mail-3"],
         ["scheduled", "mail", "mail-2"],
     ]
+    assert [row.split()[5] for row in rows] == ["0"] * 4, "none has begun"
     assert rows[2].endswith("key ann; waits for lane")
     assert re.search(r" due 20\d\d-\d\d-\d\d", rows[3])
 
@@ -344,7 +345,7 @@ def test_watch_says_when_a_job_is_tried_again_and_watches_groups_too(
 
     program = start("jobs", "watch", "--after", "")
     asyncio.run(fail())
-    program.says("next try in 60 s")
+    program.says("next try in 1 min")
     (line,) = [each for each in program.output.splitlines() if "next try in " in each]
     assert "  billing@orders  retry " in line
     program.send(signal.SIGINT)

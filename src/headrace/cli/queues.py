@@ -55,7 +55,7 @@ _task = click.option("--task", metavar="NAME", help="Only this task in the queue
 def pause(app: Headrace, queue: str, task: str | None, force: bool, as_json: bool) -> None:
     """Start no more jobs of a queue, until resume. Running jobs go on."""
     if not force:
-        _refuse_unknown(app, queue, task, "; to pause it before there is one, say --force")
+        _refuse_unknown(app, queue, task, "--force pauses it before there is one")
     acted(app, lambda admin: admin.pause(queue, task))
     _show("paused", queue, task, as_json)
 
@@ -95,7 +95,9 @@ def _refuse_unknown(app: Headrace, queue: str, task: str | None, way_out: str = 
         limits.check_name("task", task)
     names = asked(app, lambda app: app.admin.names_like(queue))
     if names is not None:
-        raise QueueNotFound(queue, meant(queue, names) + way_out)
+        hint = meant(queue, names)
+        gap = (" " if hint else "; ") if way_out else ""
+        raise QueueNotFound(queue, f"{hint}{gap}{way_out}")
 
 
 def _show(done: str, queue: str, task: str | None, as_json: bool) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.core.job.constraints import Limit
     from headrace.core.job.progress import Progress
 
-_HEADINGS = ("state", "queue", "id", "task", "priority", "attempt", "sent", "detail")
+_HEADINGS = ("state", "queue", "id", "task", "priority", "attempts", "sent", "detail")
 _MOST_PARENTS = 10
 
 
@@ -88,7 +88,7 @@ def _facts(job: JobDetail, parents: Sequence[FlowJobInfo]) -> list[tuple[str, st
         ("waited", None if job.waited is None else length_text(job.waited)),
         ("took", None if job.took is None else length_text(job.took)),
         ("worker", job.worker),
-        ("attempt", str(job.attempt) if job.attempt else None),
+        ("attempts", str(_begun(job)) if _begun(job) else None),
         ("progress", None if job.progress is None else _progress(job.progress)),
         *(event_facts(job.event) if job.event else ()),
         (
@@ -151,10 +151,15 @@ def _row(job: JobSummary) -> tuple[str | int, ...]:
         job.id,
         "?" if job.task is None else job.task,
         job.priority,
-        job.attempt,
+        _begun(job),
         _time(job.sent) or "",
         _detail(job),
     )
+
+
+def _begun(job: JobSummary | JobDetail) -> int:
+    """How many attempts have begun."""
+    return job.attempt - (not job.state.final and job.state is not State.RUNNING)
 
 
 def _detail(job: JobSummary) -> str:
