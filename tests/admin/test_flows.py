@@ -121,6 +121,9 @@ async def test_of_a_flow_that_failed_all_that_is_dead_is_reported(app: Headrace)
         flow = await until(app, sent.id, lambda flow: flow.jobs[-1].state is State.DEAD)
     assert [job.state for job in flow.jobs] == [State.DONE, State.DEAD, State.DEAD, State.DEAD]
     assert await app.admin.flow(flow.jobs[1].id) == flow
+    timed = await app.admin.flow(sent.id, times=True)
+    known = [(job.started is not None, job.ended is not None) for job in timed.jobs]
+    assert known == [(True, True)] * 2 + [(False, False)] * 2, "when each ran that did, dead or not"
 
 
 async def test_what_was_done_before_another_failed_is_known_to_be_done(app: Headrace) -> None:

@@ -11,6 +11,7 @@ from headrace.admin.jobs.added_jobs import with_added
 from headrace.core.clock import to_datetime
 from headrace.core.flow.graph import Graph, GraphJob, decode_graph
 from headrace.core.job import ids
+from headrace.core.job.history import decode_history
 from headrace.core.job.ids import JobId
 from headrace.core.job.state import Reason, State
 from headrace.store.contract import JobSnapshot
@@ -38,7 +39,7 @@ class FlowJobInfo:
     children: tuple[str, ...]
     """Ids of the jobs that wait for it, or waited."""
     started: datetime | None = None
-    """When its last run began, if it is done and the history has it."""
+    """When its last run began, if it is done or dead and the history has it."""
     ended: datetime | None = None
     """When that run ended."""
 
@@ -181,11 +182,18 @@ class FlowSurvey:
 
 
 def _run_times(seen: JobSnapshot | None) -> dict[str, datetime]:
+    if seen is not None and seen.state is State.DEAD:
+        tries = [each for each in decode_history(seen.history).attempts if each.started_ms]
+        return _between(tries[-1].started_ms, tries[-1].ended_ms) if tries else {}
     ended = None if seen is None else seen.ended
     if ended is None or not ended.started_ms:
         return {}
-    started = to_datetime(ended.started_ms)
-    return {"started": started, "ended": started + timedelta(microseconds=ended.took_us)}
+    return _between(ended.started_ms, ended.started_ms + ended.took_us / 1000)
+
+
+def _between(started_ms: int, ended_ms: float) -> dict[str, datetime]:
+    started = to_datetime(started_ms)
+    return {"started": started, "ended": started + timedelta(milliseconds=ended_ms - started_ms)}
 
 
 def _waits(seen: JobSnapshot | None) -> bool:
