@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from headrace.core.display import in_local_time, length_text, local_text, utc_text
+from headrace.core.display import in_local_time, length_text, local_text, period_text, utc_text
 
 
 @pytest.fixture
@@ -50,3 +50,17 @@ def test_a_time_names_its_zone(shown: str) -> None:
 )
 def test_a_length_has_one_form(seconds: float, shown: str) -> None:
     assert length_text(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0.1, "0.1 s"),
+        (20, "20 s"),
+        (3600, "1 h"),
+        (3700.5, "1 h 1 min 40.5 s"),
+        (86_400 * 30, "30 d"),
+    ],
+)
+def test_a_period_is_not_rounded(seconds: float, shown: str) -> None:
+    assert period_text(seconds) == shown

@@ -122,6 +122,8 @@ async def test_a_schedule_can_be_run_now(app: Headrace) -> None:
         assert await job.result(30) == "closed"
     schedule = await app.schedules.get("close_books")
     assert (schedule.fired, schedule.last_tick) == (0, None)
+    (run,) = (await app.admin.schedule_runs(["close_books"]))["close_books"].runs
+    assert (run.id, run.state, run.manual) == (job.id, State.DONE, True)
 
 
 async def test_a_schedule_can_be_paused_and_resumed(app: Headrace, runs: Runs) -> None:

@@ -290,6 +290,10 @@ async def test_a_schedule_shows_its_last_ten_runs(app: Headrace) -> None:
         assert ">dead<" in page
         (row,) = json.loads((await person.get("/schedules?format=json")).text)
         assert len(row["runs"]) == 10
+        job = await app.schedules.run_now("often")
+        page = await person.page("/schedules")
+        assert page.count(f'href="/find?id={job.id}"') == 1
+        assert page.count(">run now<") == 1
         assert row["runs"][0]["tick"] > row["runs"][-1]["tick"]
 
 

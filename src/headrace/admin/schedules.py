@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from headrace.admin.context import AdminContext
 from headrace.admin.recorded import recorded
 from headrace.core.clock import to_datetime
+from headrace.core.display import period_text
 from headrace.core.job import ids
 from headrace.core.job.envelope import FORMAT, Envelope
 from headrace.core.job.state import State
-from headrace.core.schedule.schedule import Record, tick_id
+from headrace.core.schedule.schedule import MOST_RECENT, Record, tick_id
 from headrace.errors import HeadraceError
 from headrace.store.contract import JobSnapshot
 
@@ -28,25 +29,28 @@ _QUEUES_ASKED = 5
 
 @dataclass(frozen=True, slots=True)
 class TickRun:
-    """The job of a tick."""
+    """The job of a tick, or of `run_schedule`."""
 
     tick: datetime
+    """When it was sent, for a job of `run_schedule`."""
     id: str
     state: State | None = None
     """None if nothing is kept of it."""
     reason: str | None = None
     """Why it is dead."""
+    manual: bool = False
+    """Whether `run_schedule` sent it, outside of the ticks."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRun:
-    """What a schedule sends, and how the jobs of its latest ticks are."""
+    """What a schedule sends, and how its latest jobs are."""
 
     queue: str
     arguments: Any
     """As plain values, for showing."""
     runs: tuple[TickRun, ...]
-    """The jobs of up to ten ticks, the latest first."""
+    """Up to ten jobs, the latest first: those of ticks, and those of `run_schedule`."""
 
 
 class ScheduleAdmin(AdminContext):
@@ -63,8 +67,8 @@ class ScheduleAdmin(AdminContext):
         return await self._app.schedules.ticks(name, count)
 
     async def schedule_runs(self, names: Collection[str]) -> dict[str, ScheduleRun]:
-        """What these schedules send, and the jobs of the latest ticks of each. One call to the
-        store, and one for each of the first five queues."""
+        """What these schedules send, and the latest jobs of each. One call to the store, and one
+        for each of the first five queues."""
         records = await self._app.schedules.records()
         found: dict[str, ScheduleRun] = {}
         for name in names:
@@ -89,11 +93,12 @@ class ScheduleAdmin(AdminContext):
     def _run(self, name: str, record: Record) -> ScheduleRun:
         given = record.definition
         envelope = Envelope(FORMAT, b"", given.task, given.payload, given.overrides)
-        runs = tuple(
-            TickRun(to_datetime(tick_ms), ids.to_text(tick_id(name, tick_ms)))
-            for tick_ms in reversed(record.recent)
-        )
-        return ScheduleRun(given.queue, self._redaction.arguments(envelope), runs)
+        runs = [
+            *(TickRun(to_datetime(at), ids.to_text(tick_id(name, at))) for at in record.recent),
+            *(TickRun(to_datetime(at), ids.to_text(id), manual=True) for at, id in record.manual),
+        ]
+        latest = sorted(runs, key=lambda run: run.tick, reverse=True)[:MOST_RECENT]
+        return ScheduleRun(given.queue, self._redaction.arguments(envelope), tuple(latest))
 
     @recorded
     async def run_schedule(self, name: str) -> Job[Any]:
@@ -137,4 +142,4 @@ def _why_dead(job: JobSnapshot) -> str | None:
 
 
 def _words(schedule: Schedule) -> str:
-    return f"{schedule.task}, {schedule.cron or f'every {schedule.every} s'}"
+    return f"{schedule.task}, {schedule.cron or f'every {period_text(schedule.every or 0)}'}"

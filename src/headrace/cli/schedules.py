@@ -17,6 +17,7 @@ from headrace.cli.app_command import (
     yes_option,
 )
 from headrace.cli.output import moment, show_result, show_table
+from headrace.core.display import period_text
 
 if TYPE_CHECKING:
     from headrace import Headrace
@@ -96,7 +97,7 @@ def _row(schedule: Schedule) -> tuple[str | int, ...]:
 
 def _when(schedule: Schedule) -> str:
     if schedule.every is not None:
-        return f"every {schedule.every:g} s"
+        return f"every {period_text(schedule.every)}"
     zone = "" if schedule.timezone == "UTC" else f" {schedule.timezone}"
     return f"{schedule.cron or '?'}{zone}"
 

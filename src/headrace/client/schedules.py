@@ -19,6 +19,7 @@ from headrace.core import bounds as limits
 from headrace.core.job import ids
 from headrace.core.job.capacity import Runner
 from headrace.core.job.envelope import Malformed
+from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel, Tick
 from headrace.core.schedule.cadence import to_zone
 from headrace.core.schedule.definition import Definition, Times, check_schedule_name, define
@@ -137,8 +138,22 @@ class Schedules:
     async def run_now(self, name: str) -> Job[Any]:
         """Send one job now, outside of the ticks: paused or not, and not counted."""
         check_schedule_name(name)
-        definition = (await self._record(await self._store(), name)).definition
-        return await self._app.outgoing.send(self._call(definition))
+        store = await self._store()
+        definition = (await self._record(store, name)).definition
+        job = await self._app.outgoing.send(self._call(definition))
+        await self._note_run(store, name, ids.to_id(job.id))
+        return job
+
+    async def _note_run(self, store: Store, name: str, job_id: JobId) -> None:
+        def noted(old: Record | None) -> Record:
+            if old is None:  # declared, and no worker has begun it yet
+                raise ScheduleNotFound(name)
+            return old.ran_now(now_ms, job_id)
+
+        # Only for lists: the job is sent, and an error here would have it sent again.
+        with suppress(HeadraceError):
+            now_ms = await store.time_ms()
+            await rewrite(store, name, noted)
 
     async def send_ticks(
         self, name: str, definition: Definition, ticks: Sequence[int], now_ms: int

@@ -79,3 +79,15 @@ def length_text(seconds: float) -> str:
 
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+def period_text(seconds: float) -> str:
+    """A length of time, not rounded: `1 h 30 min`, `2.5 s`."""
+    parts, rest = [], round(seconds, 3)
+    for length, unit in _UNITS[:-1]:
+        count, rest = divmod(rest, length)
+        if count:
+            parts.append(f"{count:.0f} {unit}")
+    if rest or not parts:
+        parts.append(f"{rest:.3f}".rstrip("0").rstrip(".") + " s")
+    return " ".join(parts)

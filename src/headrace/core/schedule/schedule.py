@@ -24,7 +24,7 @@ PROMPT_MS = 1_000
 LATE_MS = 60_000
 """or if it is later than this."""
 MOST_RECENT = 10
-"""How many of its latest ticks a record keeps."""
+"""How many of its latest ticks a record keeps, and of the jobs sent with `run_now`."""
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -44,6 +44,8 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     problem: str = ""
     recent: tuple[int, ...] = ()
     """The latest ticks that were fired, the last of them last."""
+    manual: tuple[tuple[int, JobId], ...] = ()
+    """When the latest jobs were sent with `run_now`, and their ids, the last of them last."""
 
     @property
     def definition(self) -> Definition:
@@ -107,6 +109,11 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     def failed(self, problem: str) -> Record:
         """After none of them could be sent, and none will be."""
         return self.cleared(len(self.reserved), problem)
+
+    def ran_now(self, now_ms: int, job_id: JobId) -> Record:
+        """After a job was sent outside of the ticks."""
+        manual = (*self.manual, (now_ms, job_id))[-MOST_RECENT:]
+        return msgspec.structs.replace(self, manual=manual)
 
     def pause(self) -> Record:
         return msgspec.structs.replace(self, paused=True)

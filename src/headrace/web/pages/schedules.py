@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.admin.app import named
+from headrace.core.display import period_text
 from headrace.web.actions.form_actions import form_action
 from headrace.web.page import HtmlPage
 from headrace.web.rendering.values import format_line
@@ -89,7 +90,7 @@ async def _next_ticks(visit: Visit, rows: list[Schedule]) -> dict[str, list[date
 
 def _when(schedule: Schedule) -> str:
     if schedule.every is not None:
-        return f"every {schedule.every:g} s"
+        return f"every {period_text(schedule.every)}"
     zone = "" if schedule.timezone == "UTC" else f" ({schedule.timezone})"
     return f"{schedule.cron or '?'}{zone}"
 
