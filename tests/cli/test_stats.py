@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from headrace import Headrace, JobFailed, Reject, Retry
+from headrace import Defer, Headrace, JobFailed, Reject, Retry
 from headrace.cli import main
 
 
@@ -26,14 +26,18 @@ def shown(url: str, *arguments: str) -> Result:
 
 async def worked(url: str) -> None:
     app = Headrace(url)
+    deferred: list[str] = []
 
     @app.task(queue="mail", retry=Retry(1))
     async def send(how: str) -> None:
-        if how:
+        if how == "later" and not deferred:
+            deferred.append(how)
+            raise Defer(0.01)
+        if how not in ("", "later"):
             raise Reject("no") if how == "reject" else KeyError(how)
 
     async with app, app.worker():
-        await (await send.enqueue("")).result(30)
+        await (await send.enqueue("later")).result(30)
         for how in ("reject", "lost", "gone"):
             with pytest.raises(JobFailed):
                 await (await send.enqueue(how)).result(30)
@@ -42,8 +46,10 @@ async def worked(url: str) -> None:
 def test_what_was_done_and_what_is_dead(url: str) -> None:
     asyncio.run(worked(url))
     heading, row, _, total, by_reason, by_error = shown(url).stdout.splitlines()
-    assert heading.split()[:7] == ["QUEUE", "TASK", "SENT", "DONE", "RETRY", "DEAD", "CANCELLED"]
-    assert row.split()[:7] == ["mail", "send", "4", "1", "0", "3", "0"]
+    assert heading.split()[:8] == [
+        *("QUEUE", "TASK", "SENT", "DONE", "RETRY", "DEFERRED", "DEAD", "CANCELLED"),
+    ]
+    assert row.split()[:8] == ["mail", "send", "4", "1", "0", "1", "3", "0"]
     assert total == "3 dead jobs"
     assert by_reason == "by reason: retries_exhausted 2, rejected 1"
     assert by_error == "by error: KeyError 2, headrace.errors.Reject 1"

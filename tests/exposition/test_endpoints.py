@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from headrace import ConfigError, Headrace, JobFailed, Reject, Retry
+from headrace import ConfigError, Defer, Headrace, JobFailed, Reject, Retry
 from headrace.core.job.tally import RUN_US, WAIT_US
 from headrace.exposition import store_families
 from headrace.exposition.endpoints import Endpoints, fleet_server, worker_endpoints
@@ -62,6 +62,8 @@ async def scrape(endpoints: Endpoints) -> Scrape:
 
 @pytest.mark.usefixtures("closing")
 async def test_jobs_are_counted_by_queue_task_and_outcome(app: Headrace) -> None:
+    deferred: list[bool] = []
+
     @app.task
     async def add(a: int, b: int) -> int:
         await asyncio.sleep(0.005)
@@ -69,6 +71,9 @@ async def test_jobs_are_counted_by_queue_task_and_outcome(app: Headrace) -> None
 
     @app.task(queue="mail", retry=Retry(2, base=0.01))
     async def fail() -> None:
+        if not deferred:
+            deferred.append(True)
+            raise Defer(0.01)
         raise ValueError("no")
 
     worker, endpoints = counted(app)
@@ -84,6 +89,7 @@ async def test_jobs_are_counted_by_queue_task_and_outcome(app: Headrace) -> None
     name = "headrace_jobs_total"
     assert found.value(name, queue="default", task="add", outcome="done") == 5
     assert found.value(name, queue="mail", task="fail", outcome="retry") == 1
+    assert found.value(name, queue="mail", task="fail", outcome="deferred") == 1
     assert found.value(name, queue="mail", task="fail", outcome="dead") == 1
     run = "headrace_job_run_seconds"
     assert found.types[run] == "histogram"

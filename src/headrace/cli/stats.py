@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.admin import DeadGroups, MinuteStats
     from headrace.admin.stats_sum import StatsSum
 
-_KINDS = ("sent", "done", "retry", "dead", "cancelled")
+_KINDS = ("sent", "done", "retry", "deferred", "dead", "cancelled")
 _HEADINGS = ("queue", "task", *_KINDS, "run p50", "run p95", "wait p50", "wait p95")
 _MINUTES = 60
 _DAY = 24 * 60

@@ -71,7 +71,7 @@ def encode_settled(columns: SettledColumns) -> bytes:
     kinds: str | Sequence[str] = "done"
     details: str | Sequence[str] = ""
     if outcomes.count(DONE) < len(outcomes) and set(map(type, outcomes)) != {Done}:
-        kinds = _column([kind_of(type(outcome)) for outcome in outcomes])
+        kinds = _column([kind_of(outcome) for outcome in outcomes])
         details = _column([_storable(detail_of(outcome)) for outcome in outcomes])
     starts = _column(columns.started_ms)
     if not isinstance(starts, int):

@@ -181,7 +181,7 @@ class EndedJobPage(msgspec.Struct, frozen=True):
 
 Kind = Literal[
     "sent", "scheduled", "blocked", "ready", "started",
-    "done", "retry", "dead", "cancelled", "held", "released", "replayed", "lost",
+    "done", "retry", "deferred", "dead", "cancelled", "held", "released", "replayed", "lost",
 ]  # fmt: skip
 
 

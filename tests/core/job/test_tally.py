@@ -27,10 +27,16 @@ def counted(*many: Settlement) -> dict[tuple[str, str], int]:
 
 def test_outcomes_are_counted_by_kind_and_task() -> None:
     counts = counted(
-        settled(), settled(), settled(Retried(5, b"")), settled(Dead("boom", b""), task="mail")
+        settled(),
+        settled(),
+        settled(Retried(5, b"")),
+        settled(Retried(5, b"", deferred=True)),
+        settled(Retried(6, b"", deferred=True)),
+        settled(Dead("boom", b""), task="mail"),
     )
     assert counts["done", "add"] == 2
     assert counts["retry", "add"] == 1
+    assert counts["deferred", "add"] == 2
     assert counts["dead", "mail"] == 1
     assert ("done", "mail") not in counts
 

@@ -130,7 +130,7 @@ def _line(event: JobEvent, width: int) -> str:
     took = length_text(event.duration.total_seconds()) if event.duration else ""
     attempt = f"attempt {event.attempt}" if event.attempt else ""
     queue, detail = event.queue.ljust(width), event.detail
-    if event.kind == "retry" and detail.isdigit():
+    if event.kind in ("retry", "deferred") and detail.isdigit():
         detail = f"next try in {length_text(int(detail) / 1000)}"
     words = (queue, f"{event.kind:<9}", event.id, event.task, attempt, took, detail)
     return harmless("  ".join((moment(event.time), *(word for word in words if word))))

@@ -99,7 +99,8 @@ def _later(run: FailedRun) -> Outcome:
     history = moved_on(run.history, run.delivered)
     if history.deliveries >= PAYLOAD_TRIES:
         return _dead(run, Reason.PAYLOAD_UNAVAILABLE)
-    return Retried(_ms(min(60.0, 2.0 ** min(history.deliveries - 1, 6))), encode_history(history))
+    delay_ms = _ms(min(60.0, 2.0 ** min(history.deliveries - 1, 6)))
+    return Retried(delay_ms, encode_history(history), deferred=True)
 
 
 def _deferred(run: FailedRun, delay: float) -> Outcome:
@@ -111,7 +112,7 @@ def _deferred(run: FailedRun, delay: float) -> Outcome:
         ended = msgspec.structs.replace(run, error=Unfit(Reason.DEFERS_EXHAUSTED, text))
         return _dead(ended, Reason.DEFERS_EXHAUSTED)
     history = msgspec.structs.replace(moved_on(run.history, run.delivered), defers=defers)
-    return Retried(_ms(delay) or _brake_ms(defers), encode_history(history))
+    return Retried(_ms(delay) or _brake_ms(defers), encode_history(history), deferred=True)
 
 
 def _brake_ms(defers: int) -> int:

@@ -32,6 +32,8 @@ class Retried(msgspec.Struct, frozen=True):
     delay_ms: int
     history: bytes
     """An encoded `History` that includes the delivery at hand."""
+    deferred: bool = False
+    """No attempt has failed: it asked to run later, or could not be run here and now."""
 
 
 class Dead(msgspec.Struct, frozen=True):

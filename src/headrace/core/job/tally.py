@@ -40,7 +40,8 @@ _KINDS: dict[type, str] = {
     Released: "released",
     Left: "released",
 }
-KINDS = tuple(dict.fromkeys(_KINDS.values()))
+_DEFERRED = "deferred"
+KINDS = tuple(dict.fromkeys((*_KINDS.values(), _DEFERRED)))
 """The kinds of facts that outcomes make."""
 
 
@@ -96,17 +97,23 @@ class Tally:
 def _count_outcomes(counts: dict[tuple[str, str], int], task: str, outcomes: list[Outcome]) -> None:
     if outcomes.count(DONE) == len(outcomes):
         # Most batches: a shortcut.
-        counts[kind_of(Done), task] = len(outcomes)
+        counts[_KINDS[Done], task] = len(outcomes)
         return
     kinds = list(map(type, outcomes))
-    for kind in set(kinds):
-        name = kind_of(kind), task
+    for kind in set(kinds) - {Retried}:
+        name = _KINDS[kind], task
         counts[name] = counts.get(name, 0) + kinds.count(kind)
+    for outcome in outcomes if Retried in kinds else ():
+        if isinstance(outcome, Retried):
+            name = kind_of(outcome), task
+            counts[name] = counts.get(name, 0) + 1
 
 
-def kind_of(outcome: type[Outcome]) -> str:
+def kind_of(outcome: Outcome) -> str:
     """The kind of fact that an outcome makes."""
-    return _KINDS[outcome]
+    if isinstance(outcome, Retried) and outcome.deferred:
+        return _DEFERRED
+    return _KINDS[type(outcome)]
 
 
 def detail_of(outcome: Outcome) -> str:

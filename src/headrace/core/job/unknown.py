@@ -41,4 +41,4 @@ def back_for_others(
         crashes=history.crashes + delivered - 1,
         unknown_since_ms=since,
     )
-    return Retried(max(1, min(delay, after_ms - waited)), encode_history(moved))
+    return Retried(max(1, min(delay, after_ms - waited)), encode_history(moved), deferred=True)

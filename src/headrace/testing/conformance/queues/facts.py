@@ -92,7 +92,7 @@ class FactsConformance(Ground):
         gate = task_gate("task")
         for outcome in (
             Retried(0, HISTORY),
-            Retried(20, HISTORY),
+            Retried(20, HISTORY, deferred=True),
             Held(gate, HISTORY),
             RELEASED,
             DEAD,
@@ -107,7 +107,7 @@ class FactsConformance(Ground):
         await self.end(store, worker, await self.take(worker), CANCELLED)
         recorded = await self.kinds(store, key)
         expected = [
-            "sent", "retry", "retry", "ready", "held", "ready", "released", "dead", "replayed",
+            "sent", "retry", "deferred", "ready", "held", "ready", "released", "dead", "replayed",
             "cancelled",
         ]  # fmt: skip
         assert [kind for kind in recorded if kind != "ready"] == [
@@ -116,14 +116,21 @@ class FactsConformance(Ground):
         assert recorded.count("ready") >= 2
 
     async def test_details_are_recorded(self, store: Store) -> None:
-        await self.send(store, 3)
+        await self.send(store, 4)
         worker = self.worker(store)
         await store.pause(QUEUE, "task")
         gate = task_gate("task")
-        for outcome in (Retried(700, HISTORY), DEAD, Held(gate, HISTORY)):
+        deferred = Retried(800, HISTORY, deferred=True)
+        for outcome in (Retried(700, HISTORY), deferred, DEAD, Held(gate, HISTORY)):
             await self.settle(worker, await self.take(worker), outcome)
         details = {each.fact.kind: each.fact.detail for each in await self.all_events(store)}
-        assert details == {"sent": "", "retry": "700", "dead": "rejected", "held": gate}
+        assert details == {
+            "sent": "",
+            "retry": "700",
+            "deferred": "800",
+            "dead": "rejected",
+            "held": gate,
+        }
 
     async def test_what_the_store_does_by_itself_is_recorded(self, store: Store) -> None:
         lane = [parcel(constraints=Constraints(lane="a")) for _ in range(2)]

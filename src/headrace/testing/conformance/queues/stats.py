@@ -40,19 +40,22 @@ class StatsConformance(Ground):
 
     async def test_facts_are_counted_by_task_and_minute(self, store: Store) -> None:
         await store.append(
-            QUEUE, [parcel(task="one"), parcel(task="two words"), parcel(task="one")]
+            QUEUE, [parcel(task=task) for task in ("one", "two words", "one", "one")]
         )
         worker = self.worker(store)
-        taken = await self.take(worker, 3)
+        taken = await self.take(worker, 4)
         await self.settle(worker, taken[:1], DONE)
         await self.settle(worker, taken[1:2], DEAD)
-        await self.settle(worker, taken[2:], Retried(60_000, HISTORY))
+        later: list[Outcome] = [Retried(60_000, HISTORY), Retried(5, HISTORY, deferred=True)]
+        both = zip(taken[2:], later, strict=True)
+        await worker.settle(QUEUE, [Settlement(*each) for each in both])
         assert await self.counted(store) == {
-            ("one", "sent"): 2,
+            ("one", "sent"): 3,
             ("two words", "sent"): 1,
             ("one", "done"): 1,
             ("two words", "dead"): 1,
             ("one", "retry"): 1,
+            ("one", "deferred"): 1,
         }
         minute = await store.time_ms() // 60_000
         assert await store.stats([QUEUE], minute + 2) == {QUEUE: []}
@@ -128,7 +131,7 @@ class StatsConformance(Ground):
         settlements = [Settlement(delivery, outcome) for delivery in (lost[0], *held, lost[1])]
         assert await late.settle(QUEUE, settlements) == lost
         counted = await self.counted(store)
-        assert counted["task", kind_of(type(outcome))] == 1
+        assert counted["task", kind_of(outcome)] == 1
         assert (counted["task", "run_us"], counted["task", f"<{BUCKETS_US[0]}"]) == (1000, 1)
 
     async def test_what_was_not_added_is_not_counted(self, store: Store) -> None:
