@@ -4,6 +4,7 @@ from headrace.app import Headrace
 from headrace.audit.record import AuditRecord
 from headrace.client.attempts import AttemptInfo
 from headrace.client.context import Context, current
+from headrace.client.ends.listener import WorkerEvent
 from headrace.client.fallback import UnknownJob
 from headrace.client.flow_job import FlowJob, FlowUpdate
 from headrace.client.job import Job
@@ -144,6 +145,7 @@ __all__ = [
     "Tracing",
     "UnknownJob",
     "Unpublished",
+    "WorkerEvent",
     "WorkerNotFound",
     "WorkerOutcome",
     "chain",

@@ -21,6 +21,13 @@ from headrace.client.decorators import (
     TaskDecorator,
 )
 from headrace.client.ends.handlers import end_handler
+from headrace.client.ends.listener import (
+    ListenedTask,
+    Listener,
+    ListenerT,
+    Moment,
+    listener_of,
+)
 from headrace.client.fallback import Fallback, FallbackKwargs, FallbackT
 from headrace.client.flow_job import FlowJob
 from headrace.client.found_flow import FoundFlow
@@ -165,6 +172,8 @@ class Headrace(Settings):
         self.middlewares: list[Middleware] = []
         """Outermost first; see `middleware`."""
         self.error_hooks: list[ErrorHook] = []
+        self.listeners: list[Listener] = []
+        """What `on` declares."""
         self.last_resort: Fallback | None = None
         """What `fallback` was given."""
         self.audits: list[Audit] = []
@@ -456,6 +465,22 @@ class Headrace(Settings):
             raise ConfigError(f"on_error() takes a function, not {hook!r}")
         self.error_hooks.append(hook)
         return hook
+
+    def on(
+        self, kind: Moment, *, task: ListenedTask | Sequence[ListenedTask] | None = None
+    ) -> Callable[[ListenerT], ListenerT]:
+        """Call a function with a `WorkerEvent` after a worker of this app has written that a job is
+        "done", "dead", "retried" or "cancelled", or has taken it over from a worker that is gone
+        ("stalled"). `task` is a task, its name (`orders/billing` for a group), or a list of those.
+        Sync, in a thread of its own, or async. Nothing waits for it, and its own errors are only
+        logged."""
+        make = listener_of(kind, task)
+
+        def declare(function: ListenerT) -> ListenerT:
+            self.listeners.append(make(function))
+            return function
+
+        return declare
 
     def audit(
         self,

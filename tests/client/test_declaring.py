@@ -28,7 +28,7 @@ def declared(app: Headrace) -> list[object]:
     return [
         sorted(app.tasks), sorted(app.schedules.declared), sorted(app.queues), sorted(app.topics),
         sorted(app.queue_settings), list(app.middlewares), list(app.error_hooks), list(app.audits),
-        app.lifespan_function,
+        list(app.listeners), app.lifespan_function,
         [(sorted(topic.subscriptions), sorted(topic.broadcasts)) for topic in topics],
         [each.dead_handler for each in groups],
     ]  # fmt: skip
@@ -41,6 +41,7 @@ _CASES: dict[str, tuple[Declare, Declare]] = {
         lambda app: app.task(on_success=handle, on_dead=lambda a, b, c: None)(work),
         lambda app: app.task(on_success=handle, on_dead=lambda a, b: None)(work),
     ),
+    "listener": (lambda app: app.on("done", task="")(print), lambda app: app.on("done")(print)),
     "cron": (lambda app: app.cron("61 * * * *")(work), lambda app: app.cron("1 * * * *")(work)),
     "zone": (
         lambda app: app.cron("1 * * * *", timezone="Mars/Base")(work),

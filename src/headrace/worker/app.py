@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.audit.audit import Audit
 from headrace.client.declarations import DeclaredApp
+from headrace.client.ends.listener import Listener
 from headrace.core.job.history_rules import HistoryRules
 from headrace.core.scaling.snapshot import ScalingStrategy
 from headrace.core.sends import Sends
@@ -37,6 +38,9 @@ class WorkerApp(DeclaredApp, Protocol):
 
     @property
     def error_hooks(self) -> Sequence[Callable[[str, BaseException, dict[str, Any]], object]]: ...
+
+    @property
+    def listeners(self) -> Sequence[Listener]: ...
 
     @property
     def lifespan_function(self) -> Callable[..., AsyncIterator[Any]] | None: ...

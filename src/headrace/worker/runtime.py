@@ -241,6 +241,8 @@ class WorkerRuntime:
         for trail in self._shared.trails:
             trail.close()
         self.failures.close()
+        if self._shared.listeners is not None:
+            await self._shared.listeners.close()
         await self._shared.observer.close()
 
 

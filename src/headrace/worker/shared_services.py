@@ -11,13 +11,14 @@ from headrace.client.topic.subscription import Subscription
 from headrace.core.clock import to_ms
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.metrics.totals import Totals
-from headrace.store.contract import Settlement
+from headrace.store.contract import Settlement, Upkeep
 from headrace.worker.app import WorkerApp
 from headrace.worker.consume.heartbeat import StoreClock
-from headrace.worker.consume.reclaimer import LastChance
-from headrace.worker.consume.settler import Counted
+from headrace.worker.consume.reclaimer import LastChance, Reclaimer
+from headrace.worker.consume.settler import Counted, Settled
 from headrace.worker.consume.start_recorder import StartRecorder
 from headrace.worker.consume.success_settler import settler_of
+from headrace.worker.listeners import listeners_of
 from headrace.worker.logs.failure_log import FailureLog
 from headrace.worker.logs.store_outage import StoreOutage
 from headrace.worker.logs.unknown_log import UnknownLog
@@ -67,6 +68,7 @@ class SharedServices:
         self.clock = StoreClock(app.store, app.clock)
         self.observer = Observer(app.error_hooks)
         self.observe = self.observer.observe if app.error_hooks else None
+        self.listeners = listeners_of(app, settings.name)
         self.noticed = self.observe if totals is None else totals.counting_errors(self.observe)
         """Called with errors of services; `observe` also with those of handlers."""
         self.counted: Counted | None = None if totals is None else totals.count
@@ -82,7 +84,10 @@ class SharedServices:
             app.crash_limit,
             app.max_payload,
             self.clock.now_ms,
-            app.events or totals is not None or app.history_rules.keeps_any,
+            app.events
+            or totals is not None
+            or self.listeners is not None
+            or app.history_rules.keeps_any,
             StoreReporters(app.store, self.progress_writer, patience=app.lease).of,
             self.failures,
             to_ms("unknown_task_after", app.unknown_task_after),
@@ -93,6 +98,16 @@ class SharedServices:
         self.make_settler = settler_of(app)
         self.runners = Runners(
             threads=settings.threads, processes=settings.processes, middleware=app.middlewares
+        )
+
+    def then_listeners(self, settled: Settled) -> Settled:
+        """`settled`, and then the app's listeners, if it has any."""
+        return settled if self.listeners is None else self.listeners.after(settled)
+
+    def reclaimer(self, upkeep: Upkeep, queues: Sequence[str]) -> Reclaimer:
+        taken_over = None if self.listeners is None else self.listeners.taken_over
+        return Reclaimer(
+            upkeep, queues, self.app.lease, self.last_chance, self.redelivered, taken_over
         )
 
     async def before_settling(self, queue: str, settlements: Sequence[Settlement]) -> None:

@@ -16,7 +16,6 @@ from headrace.worker.consume.controller import Controller
 from headrace.worker.consume.offload_cleaner import cleaner_of
 from headrace.worker.consume.places import Places
 from headrace.worker.consume.reader import QueueReader, Ready
-from headrace.worker.consume.reclaimer import Reclaimer
 from headrace.worker.consume.settler import Settler
 from headrace.worker.logs.stop_log import report_cut
 from headrace.worker.observer import narrowed
@@ -77,7 +76,7 @@ class ConsumerLoop:
         self._observe = narrowed(shared.observe, scope)
         self._noticed = narrowed(shared.noticed, scope)
         self.held: set[LeasedDelivery] = shared.held.open()
-        self._cleaner = cleaner_of(tasks, policy.settled)
+        self._cleaner = cleaner_of(tasks, shared.then_listeners(policy.settled))
         self._settler: Settler = shared.make_settler(
             consumer,
             self.held,
@@ -119,13 +118,7 @@ class ConsumerLoop:
 
     def _make_reader(self) -> QueueReader:
         shared = self._shared
-        reclaimer = (
-            Reclaimer(
-                self.upkeep, self.queues, shared.app.lease, shared.last_chance, shared.redelivered
-            )
-            if self.upkeep
-            else None
-        )
+        reclaimer = shared.reclaimer(self.upkeep, self.queues) if self.upkeep else None
         return QueueReader(
             self.consumer,
             reclaimer,

@@ -17,6 +17,8 @@ log = logging.getLogger("headrace.worker")
 
 Redelivered = Callable[[str, int], None]
 """Called with a queue and the number of its jobs that were delivered again."""
+TakenOver = Callable[[Sequence[LeasedDelivery]], None]
+"""Called with jobs that were taken over after a delivery without an outcome."""
 
 
 class LastChance:
@@ -56,12 +58,14 @@ class Reclaimer:
         lease: float,
         last_chance: LastChance,
         redelivered: Redelivered | None = None,
+        taken_over: TakenOver | None = None,
     ) -> None:
         self._upkeep = upkeep
         self._queues = queues
         self._every = reclaim_every(lease)
         self._last_chance = last_chance
         self._redelivered = redelivered
+        self._taken_over = taken_over
         self._next_at = 0.0
         self._trouble = ""
 
@@ -86,6 +90,8 @@ class Reclaimer:
         for queue, count in report_taken(found).items():
             if self._redelivered is not None:
                 self._redelivered(queue, count)
+        if self._taken_over is not None:
+            self._taken_over([each for each in found if each.count > 1])
         return found
 
     async def _reclaimed(
