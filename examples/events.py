@@ -1,10 +1,11 @@
-"""What happened to jobs, read with a cursor that misses nothing; and counters for charts."""
+"""What happened to jobs, heard by a listener in the worker, and read with a cursor that misses
+nothing; and counters for charts."""
 
 import asyncio
 import os
 from collections import Counter
 
-from headrace import Context, Headrace, Retry
+from headrace import Context, Headrace, Retry, WorkerEvent
 
 app = Headrace(os.environ.get("HEADRACE_URL") or "memory://", namespace="example-events")
 
@@ -16,11 +17,21 @@ async def shaky(ctx: Context) -> int:
     return ctx.attempt
 
 
+heard = asyncio.Event()
+
+
+@app.on("done", task=shaky)
+async def celebrate(event: WorkerEvent) -> None:
+    print(f"heard: {event.task} is {event.kind}, in attempt {event.attempt}")
+    heard.set()
+
+
 async def main() -> None:
     async with app, app.worker():
         now = [event async for event in app.admin.events("default")]
         job = await shaky.enqueue()
         await job.result(timeout=10)
+        await heard.wait()
 
         cursor = now[-1].cursor if now else ""
         async for event in app.admin.events("default", after=cursor):
@@ -39,6 +50,7 @@ if __name__ == "__main__":
     asyncio.run(main())
 
 # Prints:
+# heard: shaky is done, in attempt 2
 # sent
 # started attempt 1
 # retry attempt 1
