@@ -77,7 +77,7 @@ from headrace.middleware.wrapping import Middleware
 from headrace.settings import Settings
 from headrace.store.contract import Store
 from headrace.store.loop_local import LoopLocal
-from headrace.store.url import open_store
+from headrace.store.url import CredentialProvider, open_store
 
 if TYPE_CHECKING:
     from headrace.admin import Admin
@@ -117,6 +117,7 @@ class Headrace(Settings):
         events: bool | None = None,
         confirm_replicas: int | None = None,
         confirm_disk: bool | None = None,
+        credential_provider: CredentialProvider | None = None,
         redact: Callable[[str, Any], Any] | str | None = None,
         actions_kept: float | None = None,
         keep_done: Keep | None = None,
@@ -141,6 +142,7 @@ class Headrace(Settings):
             events=events,
             confirm_replicas=confirm_replicas,
             confirm_disk=confirm_disk,
+            credential_provider=credential_provider,
             redact=redact,
             actions_kept=actions_kept,
             keep_done=keep_done,
@@ -643,6 +645,7 @@ class Headrace(Settings):
                 clock=self.clock,
                 confirm_replicas=self.confirm_replicas,
                 confirm_disk=self.confirm_disk,
+                credential_provider=self.credential_provider,
                 history_rules=self.history_rules,
             )
         return self._store

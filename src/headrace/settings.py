@@ -25,7 +25,13 @@ from headrace.core.payload.compression import Compression
 from headrace.core.payload.offload import Offload
 from headrace.core.payload.packing import PLAIN_PAYLOADS, PayloadOptions
 from headrace.errors import ConfigError
-from headrace.store.url import DEFAULT_URL, check_confirmation, check_store_url
+from headrace.store.url import (
+    DEFAULT_URL,
+    CredentialProvider,
+    check_confirmation,
+    check_credential_provider,
+    check_store_url,
+)
 
 R = TypeVar("R")
 
@@ -46,6 +52,7 @@ class Settings:
         events: bool | None,
         confirm_replicas: int | None,
         confirm_disk: bool | None,
+        credential_provider: CredentialProvider | None,
         redact: Callable[[str, Any], Any] | str | None,
         actions_kept: float | None,
         keep_done: Keep | None,
@@ -86,6 +93,10 @@ class Settings:
         self.confirm_disk = _setting("CONFIRM_DISK", confirm_disk, _truth, False)
         """Whether it is on the disk of the server, and of these replicas, by then."""
         check_confirmation(self.url, self.confirm_replicas, self.confirm_disk)
+        named = partial(_imported, "CREDENTIAL_PROVIDER")
+        self.credential_provider = _setting("CREDENTIAL_PROVIDER", credential_provider, named, None)
+        """Gives connections to Redis their user and password, again and again."""
+        check_credential_provider(self.url, self.credential_provider)
         self.redact = _redact(_setting("REDACT", redact, str, None))
         """Hides parts of arguments and results from people: see `app.admin.redacted`."""
         self.actions_kept = limits.check_seconds(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Protocol
+
 from headrace.core.address import check_url, without_password
 from headrace.core.clock import Clock
 from headrace.core.job.history_rules import HistoryRules
@@ -45,6 +47,32 @@ def check_store_url(url: str) -> None:
         )
 
 
+class CredentialProvider(Protocol):
+    """What gives connections a password, or a user and a password. Those of redis-py do."""
+
+    def get_credentials(self) -> tuple[str] | tuple[str, str]: ...
+
+
+def check_credential_provider(url: str, provider: object) -> None:
+    """Refuse one that would not be asked, or cannot be."""
+    if provider is None:
+        return
+    if isinstance(provider, type) or not callable(getattr(provider, "get_credentials", None)):
+        raise ConfigError(
+            "credential_provider must have a method get_credentials() that returns (user, "
+            f"password), not be {provider!r}"
+        )
+    if url.startswith(("sqlite:", "memory:")):
+        raise ConfigError("credential_provider is for Redis: SQLite asks for no password")
+    query = url.partition("?")[2].split("&")
+    named = any(each.startswith(("username=", "password=")) for each in query)
+    if named or "@" in url.partition("://")[2].partition("?")[0].partition("/")[0]:
+        raise ConfigError(
+            f"the Redis URL {without_password(url)!r} has a user or a password, and there is a "
+            "credential_provider: leave out one or the other"
+        )
+
+
 def check_confirmation(url: str, replicas: int, on_disk: bool) -> None:
     """Refuse what the store that `url` names cannot confirm."""
     for name, wanted in {"confirm_replicas": replicas, "confirm_disk": on_disk}.items():
@@ -65,6 +93,7 @@ def open_store(
     clock: Clock,
     confirm_replicas: int = 0,
     confirm_disk: bool = False,
+    credential_provider: Any = None,
     history_rules: HistoryRules | None = None,
 ) -> Store:
     """The store that `url` names, not yet connected. Drivers are imported only when used."""
@@ -94,5 +123,6 @@ def open_store(
         require_durable=require_durable,
         events=events,
         confirmation=Confirmation(confirm_replicas, on_disk=confirm_disk) if confirms else None,
+        credential_provider=credential_provider,
         history_rules=history_rules,
     )

@@ -80,11 +80,14 @@ class RedisNamespace:
         require_durable: bool = False,
         events: bool = True,
         confirmation: Confirmation | None = None,
+        credential_provider: Any = None,
         history_rules: HistoryRules | None = None,
     ) -> None:
         self.namespace = namespace
         self.crash_limit = crash_limit
-        self.server = RedisEndpoint(url, confirmation=confirmation)
+        self.server = RedisEndpoint(
+            url, confirmation=confirmation, credential_provider=credential_provider
+        )
         self.history_rules = history_rules or HistoryRules()
         self.records_events = events
         self._require_durable = require_durable

@@ -19,6 +19,7 @@ from headrace.store.redis.connection.cluster import SCHEMES as CLUSTER_SCHEMES
 from headrace.store.redis.connection.cluster import Cluster, pool_of
 from headrace.store.redis.connection.cluster_link import ClusterLink, KeyLink
 from headrace.store.redis.connection.confirmation import Confirmation
+from headrace.store.redis.connection.credentials import CredentialSource
 from headrace.store.redis.connection.errors import Refused
 from headrace.store.redis.connection.inspection import Inspection, check_disk
 from headrace.store.redis.connection.link import Link, LinkSettings
@@ -44,7 +45,13 @@ _OPTIONS: dict[str, Any] = {
 class RedisEndpoint:
     """What is behind a URL: one server, the master behind sentinels, or a cluster."""
 
-    def __init__(self, url: str, *, confirmation: Confirmation | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        confirmation: Confirmation | None = None,
+        credential_provider: Any = None,
+    ) -> None:
         self.url = url
         self.abandoned = Abandoned()
         self._confirmation = confirmation
@@ -52,7 +59,8 @@ class RedisEndpoint:
         check_url(url)
         _check_database(url)
         tuning = tuning_of(url)
-        self.link_settings = LinkSettings(tuning.timeout)
+        source = None if credential_provider is None else CredentialSource(credential_provider)
+        self.link_settings = LinkSettings(tuning.timeout, source)
         self._make_ready(tuning)
         self._inspection = Inspection(
             without_password(url), confirmation=confirmation, in_cluster=self._cluster is not None

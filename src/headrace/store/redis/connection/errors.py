@@ -46,6 +46,10 @@ class Refused(StoreUnavailable):
     answered = True
 
 
+class NotLoggedIn(Refused):
+    """The server wants a user and a password, or others. Nothing was done."""
+
+
 # Codes of error replies for temporary conditions, sent before anything was done.
 _PASSING = {
     "ASK": "the cluster is moving a slot",
@@ -78,7 +82,7 @@ def translated(error: Exception, *, sent: bool) -> StoreError:
     if isinstance(error, driver.NoPermissionError):
         return Refused(f"Redis does not allow this user what Headrace needs: {error}")
     if isinstance(error, driver.AuthenticationError):
-        return Refused(f"Redis refuses the user or password: {error}")
+        return NotLoggedIn(f"Redis refuses the user or password: {error}")
     if isinstance(error, driver.ResponseError):
         return _from_reply(str(error), getattr(error, "status_code", None) or "")
     return StoreUnavailable(f"Redis cannot be reached: {error}", sent=sent)

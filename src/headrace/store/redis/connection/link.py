@@ -14,7 +14,7 @@ import hiredis
 import redis.exceptions as driver
 
 from headrace.errors import StoreError, StoreUnavailable
-from headrace.store.redis.connection.errors import NoScript, Void, translated
+from headrace.store.redis.connection.errors import NoScript, NotLoggedIn, Void, translated
 from headrace.store.redis.connection.requests import Abandoned, Numbered, RequestSession
 from headrace.store.redis.connection.url_options import SOCKET_TIMEOUT
 from headrace.store.values import IdempotencyKey
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from redis.asyncio.connection import AbstractConnection
 
     from headrace.store.redis.connection.confirmation import Confirmation
+    from headrace.store.redis.connection.credentials import ConnectionLogin, CredentialSource
     from headrace.store.redis.script import Script
 
 Argument = str | bytes | int | float
@@ -37,6 +38,8 @@ class LinkSettings(NamedTuple):
 
     timeout: float = SOCKET_TIMEOUT
     """Seconds within which a request is answered."""
+    credentials: CredentialSource | None = None
+    """Who connections log in as, if the URL does not say it."""
 
 
 DEFAULT_SETTINGS = LinkSettings()
@@ -65,6 +68,7 @@ class Link:
         self._abandoned = abandoned or Abandoned()
         self._confirmation = confirmation
         self._connection: AbstractConnection | None = None
+        self._login: ConnectionLogin | None = None
         self._session = RequestSession()
         self._lock = asyncio.Lock()
         self.client_id: int | None = None
@@ -146,7 +150,9 @@ class Link:
         try:
             return await self._exchange(command, timeout)
         except StoreUnavailable as error:
-            if not (self._repeats and reused and error.sent):
+            # One that was logged out has done nothing; a new one asks for new credentials.
+            logged_out = self._login is not None and isinstance(error, NotLoggedIn)
+            if not reused or not (logged_out or (self._repeats and error.sent)):
                 raise
         return await self._exchange(command, timeout)
 
@@ -197,6 +203,8 @@ class Link:
                 connection = self._connection
                 if connection is None or not connection.is_connected:
                     connection = await self._open()
+                elif self._login is not None and self._login.is_due:
+                    connection = await self._renewed(connection, self._login)
                 sent = True
                 if self._confirmation is not None:
                     return await self._confirmation.exchange(connection, command)
@@ -220,9 +228,28 @@ class Link:
             await self.drop()
             raise
 
+    async def _renewed(
+        self, connection: AbstractConnection, login: ConnectionLogin
+    ) -> AbstractConnection:
+        """The connection, logged in anew if its credentials have changed; another one if that
+        fails."""
+        try:
+            await login.renew(connection)
+        except (driver.RedisError, OSError):
+            return await self._open()
+        return connection
+
+    async def has_old_credentials(self) -> bool:
+        """Whether the connection should be made again, on a link that subscribed: such a one cannot
+        log in anew."""
+        return self._login is not None and await self._login.has_changed()
+
     async def _open(self) -> AbstractConnection:
         await self.drop()
         connection = self._connect()
+        if self._settings.credentials is not None:
+            self._login = self._settings.credentials.login()
+            connection.credential_provider = self._login
         try:
             await connection.connect()  # type: ignore[no-untyped-call]
         except BaseException:

@@ -88,7 +88,7 @@ class PubSub:
         """Close a connection on which nothing arrives any more, not even an answer to a ping."""
         self._heard = True
         with contextlib.suppress(StoreError):
-            while self._heard:
+            while self._heard and not await link.has_old_credentials():
                 self._heard = False
                 await link.send("PING")
                 await asyncio.sleep(_PING_EVERY)
