@@ -124,6 +124,7 @@ class Headrace(Settings):
         keep_dead: Keep | None = None,
         keep_events: int | None = None,
         keep_log: int | None = None,
+        max_pending_per_key: int | None = None,
         metrics_prefix: str | None = None,
         unknown_task_after: Duration | None = None,
         codec: TaskCodecName | Codec | None = None,
@@ -149,6 +150,7 @@ class Headrace(Settings):
             keep_dead=keep_dead,
             keep_events=keep_events,
             keep_log=keep_log,
+            max_pending_per_key=max_pending_per_key,
             metrics_prefix=metrics_prefix,
             unknown_task_after=unknown_task_after,
             codec=codec,
@@ -332,6 +334,7 @@ class Headrace(Settings):
         concurrency: int | None = None,
         max_length: int | None = None,
         overflow: Overflow = "reject",
+        max_pending_per_key: int | None = None,
         keep_dead: Keep | None = None,
         keep_events: int | None = None,
         keep_log: int | None = None,
@@ -341,9 +344,12 @@ class Headrace(Settings):
         a time, on all workers of this program together. With `max_length`, it holds no more jobs
         that have not ended, running ones included: one that is too many is refused with
         `QueueFull`, or its sender waits ("block"), or the job that has waited longest is cancelled
-        ("drop_oldest"). `keep_dead`, `keep_events` and `keep_log` are those of the app unless they
-        are given."""
-        settings = QueueSettings.of(name, rate, burst, max_length, overflow, concurrency)
+        ("drop_oldest"). A job whose key has `max_pending_per_key` jobs that wait behind others of
+        it already is refused with `KeyFull`. This, `keep_dead`, `keep_events` and `keep_log` are
+        those of the app unless they are given."""
+        settings = QueueSettings.of(
+            name, rate, burst, max_length, overflow, concurrency, max_pending_per_key
+        )
         usual = self.history_rules.queues.default
         retention = usual.changed(f"queue {name!r}: ", keep_dead, keep_events, keep_log)
         if settings.says_anything or any(
@@ -623,7 +629,7 @@ class Headrace(Settings):
             for pusher in self.metrics_pushers:
                 pusher.start()
             session = self._sessions.get() or self._sessions.set(
-                ClientSession(store, self.queue_settings, self.sends)
+                ClientSession(store, self.queue_settings, self.sends, self.max_pending_per_key)
             )
         return session
 

@@ -11,6 +11,7 @@ HeadraceError
 │   ├── EnqueueUnknown      the store's answer was lost: the jobs may or may not be stored
 │   ├── EventError          the event does not fit its topic or cannot travel
 │   ├── QueueFull           the queue holds as many jobs as it may
+│   │   └── KeyFull         as many jobs of the key wait as may
 │   └── TopicFull           the topic holds as many events as it may
 ├── StoreError
 │   ├── StoreUnavailable    unreachable, starting, read-only for now: try again
@@ -167,6 +168,28 @@ class QueueFull(SendError):
                 f"{self.max_length:,} (max_length): nothing was stored; raise max_length, or "
                 "divide the flow",
             )
+        return self
+
+
+class KeyFull(QueueFull):
+    """As many jobs of `key` wait behind others of it as `max_pending_per_key` allows; these,
+    `job_ids`, were not stored."""
+
+    def __init__(self, queue: str, key: str, most: int, job_ids: Sequence[str]) -> None:
+        what = f"job {job_ids[0]} was" if len(job_ids) == 1 else f"{len(job_ids)} jobs were"
+        SendError.__init__(
+            self,
+            f"{most:,} {'job' if most == 1 else 'jobs'} of key {key!r} in queue {queue!r} wait for "
+            f"others of it, which is max_pending_per_key: {what} not stored; send again when "
+            "workers have caught up",
+        )
+        self.queue = queue
+        self.key = key
+        self.max_length = self.max_pending_per_key = most
+        self.job_ids = tuple(job_ids)
+
+    def of_flow(self, size: int) -> QueueFull:
+        """The same for a flow; none of its jobs was stored."""
         return self
 
 

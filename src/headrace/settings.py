@@ -59,6 +59,7 @@ class Settings:
         keep_dead: Keep | None,
         keep_events: int | None,
         keep_log: int | None,
+        max_pending_per_key: int | None,
         metrics_prefix: str | None,
         unknown_task_after: Duration | None,
         codec: TaskCodecName | Codec | None,
@@ -118,6 +119,12 @@ class Settings:
             _setting("KEEP_LOG", keep_log, int, None),
         )
         self.history_rules.queues.set_default(retention)
+        pending = _setting("MAX_PENDING_PER_KEY", max_pending_per_key, int, None)
+        self.max_pending_per_key = (
+            None if pending is None else limits.check_count("max_pending_per_key", pending)
+        )
+        """How many jobs of one key may wait behind others of it, unless their queue says
+        otherwise."""
         hour: Duration = limits.UNKNOWN_TASK_AFTER
         wait = _setting("UNKNOWN_TASK_AFTER", unknown_task_after, read_duration, hour)
         self.unknown_task_after = timedelta(milliseconds=to_ms("unknown_task_after", wait))

@@ -22,6 +22,7 @@ class ClientSession:
         store: Store,
         queues: Mapping[str, QueueSettings] | None = None,
         sends: Sends | None = None,
+        max_pending_per_key: int | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.store = store
@@ -29,7 +30,7 @@ class ClientSession:
         self.closed = False
         self.entered = 0
         """How many `async with app` of this loop are open."""
-        self.sender = Sender(store, queues, sends)
+        self.sender = Sender(store, queues, sends, max_pending_per_key)
         self.waiter = Waiter(store)
         self.joining: dict[str, asyncio.Task[None]] = {}
         """Topics whose groups are about to join."""

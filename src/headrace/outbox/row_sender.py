@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headrace.client.send.coalescer import texts
+from headrace.client.send.refusal import full_error
+from headrace.core.bounds import Overflow
 from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
 from headrace.core.queue_names import is_log, log_source
 from headrace.errors import QueueFull, StoreUnavailable, TopicFull
-from headrace.store.queue_values import NO_ROOM, QueueBound
+from headrace.store.queue_values import NO_ROOM, REFUSED, QueueBound
 from headrace.store.values import IdempotencyKey
 
 if TYPE_CHECKING:
@@ -54,19 +55,18 @@ class RowSender:
         self, queue: str, parcels: Sequence[Parcel], idempotency: IdempotencyKey
     ) -> Taken:
         store, settings = (await self._app.session()).store, self._app.queue_settings.get(queue)
-        bound = None
-        if settings is not None and settings.max_length is not None:
-            bound = QueueBound(settings.max_length, settings.overflow == "drop_oldest")
+        bound = QueueBound.of(settings, self._app.max_pending_per_key)
         answer = await store.append(
             queue, parcels, may_exist=True, idempotency=idempotency, bound=bound
         )
-        refused = [at for at, job_id in answer.items() if job_id == NO_ROOM]
-        if settings is None or bound is None or not refused:
+        refused = [at for at, job_id in answer.items() if job_id in REFUSED]
+        if bound is None or not refused:
             return len(parcels), None
         # Later rows may be in already, as repetitions; they are found again.
         taken = min(refused)
-        left = texts(parcels[taken:])
-        return taken, QueueFull(queue, bound.most, left, settings.overflow)
+        overflow: Overflow = settings.overflow if settings else "reject"
+        is_full = answer[taken] == NO_ROOM
+        return taken, full_error(queue, bound, parcels[taken:], overflow, is_full)
 
     async def _publish(
         self, log: str, events: Sequence[Parcel], idempotency: IdempotencyKey

@@ -205,7 +205,8 @@ class Store(TopicStore, Protocol):
         end arrives at once.
 
         With a `bound`, as many are stored, from the first on, as there is room for; the others are
-        in the answer with `NO_ROOM`. A tick that was refused has not been fired.
+        in the answer with `NO_ROOM`, or with `KEY_FULL` if too many of their key wait. A tick
+        that was refused has not been fired.
 
         Asked again with the same `idempotency`, it is applied once, even if the jobs have ended
         meanwhile. It returns when what `confirm` asks for is certain, beside what the store always

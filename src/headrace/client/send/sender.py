@@ -7,8 +7,9 @@ import os
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from headrace.client.send.coalescer import Coalescer, bounded, texts
+from headrace.client.send.coalescer import Coalescer, bounded
 from headrace.client.send.log_sender import LogSender, Missing
+from headrace.client.send.refusal import full_error
 from headrace.client.send.tries import Tries
 from headrace.core.bounds import Overflow
 from headrace.core.confirming import UNCONFIRMED, Confirming
@@ -19,11 +20,10 @@ from headrace.core.sends import Sends
 from headrace.core.task.queue_settings import QueueSettings
 from headrace.errors import (
     EnqueueUnknown,
-    QueueFull,
     StoreError,
 )
 from headrace.store.contract import Store
-from headrace.store.queue_values import NO_ROOM, QueueBound
+from headrace.store.queue_values import NO_ROOM, REFUSED, QueueBound
 from headrace.store.topics import Bound
 from headrace.store.values import IdempotencyKey
 
@@ -45,8 +45,10 @@ class Sender:
         store: Store,
         settings: Mapping[str, QueueSettings] | None = None,
         sends: Sends | None = None,
+        max_pending_per_key: int | None = None,
     ) -> None:
         self._store = store
+        self._max_pending_per_key = max_pending_per_key
         self._sends = sends or Sends()
         # The app may still declare queues: the same mapping, not a copy.
         self._settings = {} if settings is None else settings
@@ -97,11 +99,12 @@ class Sender:
 
     def _new_sender(self, queue: str, confirm: Confirming) -> _QueueSender:
         settings = self._settings.get(queue)
-        if settings is None or settings.max_length is None:
+        bound = QueueBound.of(settings, self._max_pending_per_key)
+        if bound is None:
             sender = _QueueSender(self._store, queue, self._sends)
         else:
-            bound = QueueBound(settings.max_length, settings.overflow == "drop_oldest")
-            sender = _BoundedQueueSender(self._store, queue, self._sends, bound, settings.overflow)
+            overflow: Overflow = settings.overflow if settings else "reject"
+            sender = _BoundedQueueSender(self._store, queue, self._sends, bound, overflow)
         sender.confirm = confirm
         return sender
 
@@ -153,7 +156,7 @@ class _QueueSender(Coalescer[JobId]):
     def _put(self, parcels: Sequence[Parcel], custom_ids: bool) -> Awaitable[Instead]:
         put = (self._append if len(parcels) == 1 else self._append_all)(parcels, custom_ids)
         if self._sends.on:
-            return self._sends.timed(self._queue, parcels, put, NO_ROOM.__eq__)
+            return self._sends.timed(self._queue, parcels, put, REFUSED.__contains__)
         return put
 
     async def _append_all(self, parcels: Sequence[Parcel], custom_ids: bool) -> Instead:
@@ -198,7 +201,7 @@ class _BoundedQueueSender(_QueueSender):
         self, store: Store, queue: str, sends: Sends, bound: QueueBound, overflow: Overflow
     ) -> None:
         super().__init__(store, queue, sends, bound)
-        self._most = bound.most
+        self._limits = bound
         self._overflow = overflow
 
     async def send(self, parcels: Sequence[Parcel], custom_ids: bool) -> Instead:
@@ -211,6 +214,7 @@ class _BoundedQueueSender(_QueueSender):
             instead |= {left[at][0]: job_id for at, job_id in answer.items() if job_id != NO_ROOM}
             refused = [left[at] for at, job_id in answer.items() if job_id == NO_ROOM]
             if not refused:
+                self._check(parcels, instead)
                 return instead
             # Nobody says when there is room: with many senders, that would cost more than asking.
             pause = _FIRST_WAIT if len(refused) < len(left) else min(pause * 2, _LONGEST_WAIT)
@@ -219,7 +223,10 @@ class _BoundedQueueSender(_QueueSender):
 
     async def send_now(self, parcels: Sequence[Parcel], custom_ids: bool) -> Instead:
         answer = await super().send(parcels, custom_ids)
-        refused = [parcels[at] for at, job_id in answer.items() if job_id == NO_ROOM]
-        if refused:
-            raise QueueFull(self._queue, self._most, texts(refused), self._overflow)
+        self._check(parcels, answer)
         return answer
+
+    def _check(self, parcels: Sequence[Parcel], answer: Instead) -> None:
+        if refused := [parcels[at] for at, job_id in answer.items() if job_id in REFUSED]:
+            is_full = NO_ROOM in answer.values()
+            raise full_error(self._queue, self._limits, refused, self._overflow, is_full)

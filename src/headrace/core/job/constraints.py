@@ -19,6 +19,8 @@ from headrace.core.job.ids import JobId, to_text
 MAX_PRIORITY = 100
 QUEUE_LIMIT = "queue rate"
 """The limit of all jobs of a queue; others are of a task."""
+KEY_LANE = "key:"
+"""What the lane of a key begins with."""
 MAX_GATHERED = 1000
 """How many jobs may gather for one batch: stores move a batch in one step."""
 BATCH_GATE = "batch:"

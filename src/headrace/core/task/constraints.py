@@ -9,7 +9,7 @@ import msgspec
 
 from headrace.core.bounds import check_label
 from headrace.core.clock import to_ms
-from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints, Gathering, Limit
+from headrace.core.job.constraints import KEY_LANE, NO_CONSTRAINTS, Constraints, Gathering, Limit
 from headrace.core.task.gathering import key_maker
 from headrace.core.task.options import TaskOptions
 from headrace.core.task.queue_settings import QueueSettings
@@ -149,7 +149,7 @@ class TaskConstraints:
         """The lane that a job enters first, and how many jobs it lets in."""
         width = self._declared.concurrency
         if key:
-            return f"key:{key}", self._declared.key_concurrency or width or 1
+            return f"{KEY_LANE}{key}", self._declared.key_concurrency or width or 1
         return ("", 1) if width is None or self._rate else (f"task:{self._task}", width)
 
     def _task_lane(self, key: str | None) -> tuple[str, int]:

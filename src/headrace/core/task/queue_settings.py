@@ -22,6 +22,8 @@ class QueueSettings(msgspec.Struct, frozen=True):
     overflow: Overflow = "reject"
     concurrency: int | None = None
     """How many of its jobs run at a time, on all workers together."""
+    max_pending_per_key: int | None = None
+    """How many jobs of one key may wait behind others of it."""
 
     @classmethod
     def of(
@@ -32,6 +34,7 @@ class QueueSettings(msgspec.Struct, frozen=True):
         max_length: object = None,
         overflow: Overflow = "reject",
         concurrency: object = None,
+        max_pending_per_key: object = None,
     ) -> QueueSettings:
         check_queue("queue name", name)
         where = f"queue {name!r}: "
@@ -41,9 +44,12 @@ class QueueSettings(msgspec.Struct, frozen=True):
         check_overflow(where, overflow, most, "queue")
         limit = None if rate is None else Rate.of(where, rate, burst).limit(QUEUE_LIMIT)
         at_once = None if concurrency is None else check_count(f"{where}concurrency", concurrency)
-        return cls(name, limit, most, overflow, at_once)
+        per_key = max_pending_per_key
+        if per_key is not None:
+            per_key = check_count(f"{where}max_pending_per_key", per_key)
+        return cls(name, limit, most, overflow, at_once, per_key)
 
     @property
     def says_anything(self) -> bool:
-        said = (self.limit, self.max_length, self.concurrency)
+        said = (self.limit, self.max_length, self.concurrency, self.max_pending_per_key)
         return any(each is not None for each in said)

@@ -99,12 +99,13 @@ def append(
 
 def append_constrained(
     link: Link, keys: QueueKeys, *, events: int, may_exist: bool, facts: bytes, counts: bytes,
-    most: int, drops: bool, begun: str, jobs: Sequence[Argument],
+    most: int, drops: bool, most_per_key: int, begun: str, jobs: Sequence[Argument],
     idempotency: IdempotencyKey | None = None,
 ) -> Awaitable[list[Any]]:
     return link.run(
         _append_constrained, keys.all, [events, keys.queue, int(may_exist), facts, counts, most,
-        int(drops), begun, *jobs, keys.history_rules.encoded(keys.queue)], idempotency,
+        int(drops), most_per_key, begun, *jobs, keys.history_rules.encoded(keys.queue)],
+        idempotency,
     )
 
 

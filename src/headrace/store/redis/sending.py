@@ -34,6 +34,7 @@ class RedisSending(RedisNamespace):
         if not self.is_announced(queue):
             await self.announce(links.send, queue)
         # A bounded queue may have to cancel jobs, with all that they hold.
+        bound = bound if bound and bound.concerns(parcels) else None
         plain = bound is None and all(parcel.is_plain for parcel in parcels)
         sent = facts.of_parcels(parcels, listed=plain) if self.records_events else facts.NONE
         put = await self.confirming_link(confirm) if confirm else links.put
@@ -75,6 +76,7 @@ class RedisSending(RedisNamespace):
             counts=sent.counts,
             most=bound.most if bound else 0,
             drops=bool(bound and bound.drops_oldest),
+            most_per_key=bound.most_per_key if bound else 0,
             begun=next((each.constraints.flow for each in parcels if each.begins_flow), ""),
             jobs=[part for parcel in parcels for part in encoding.parts_of(parcel)],
             idempotency=idempotency,

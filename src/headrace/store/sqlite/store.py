@@ -100,7 +100,7 @@ class SqliteStore(SqliteReads):
         if not parcels:
             return {}
         append: Callable[[Change], dict[int, JobId]]
-        if bound is None:
+        if bound is None or not bound.concerns(parcels):
             append = partial(insert.append, parcels=parcels, may_exist=may_exist)
         else:
             append = partial(append_bounded, parcels=parcels, may_exist=may_exist, bound=bound)

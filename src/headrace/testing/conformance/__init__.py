@@ -53,6 +53,7 @@ from headrace.testing.conformance.queues.browse import BrowseConformance
 from headrace.testing.conformance.queues.facts import FactsConformance
 from headrace.testing.conformance.queues.forgetting import ForgettingConformance
 from headrace.testing.conformance.queues.history import HistoryConformance
+from headrace.testing.conformance.queues.key_bounds import KeyBoundsConformance
 from headrace.testing.conformance.queues.queue_bounds import QueueBoundsConformance
 from headrace.testing.conformance.queues.queue_concurrency import QueueConcurrencyConformance
 from headrace.testing.conformance.queues.queue_retention import QueueRetentionConformance
@@ -111,6 +112,7 @@ class StoreConformance(
     PauseConformance,
     RemovalConformance,
     QueueBoundsConformance,
+    KeyBoundsConformance,
     QueueConcurrencyConformance,
     QueueRetentionConformance,
     ReschedulingConformance,

@@ -1,13 +1,14 @@
 #!lua
 -- Add jobs with constraints, all or none; atomic, so that of two jobs that want the same lane, name or tick one is first.
 -- KEYS: *
--- ARGV: events:int queue may_exist:bool facts:bytes counts:bytes most:int drops:bool begun:str, then *jobs, for each: job_id when envelope constraints parents children schedule tick history
--- Returns list[Any]: pairs: the position, from 1, of a job that was not added, and the id of the job that stands for it, '' if there was no room.
+-- ARGV: events:int queue may_exist:bool facts:bytes counts:bytes most:int drops:bool most_per_key:int begun:str, then *jobs, for each: job_id when envelope constraints parents children schedule tick history
+-- Returns list[Any]: pairs: the position, from 1, of a job that was not added, and the id of the job that stands for it, '' if there was no room, '-' if too many of its key wait.
 
--- most: how many jobs the queue may hold, 0 for any number; `drops` if the oldest make room. `begun`: a flow that is
+-- most: how many jobs the queue may hold, 0 for any number; `drops` if the oldest make room. most_per_key: how many
+-- jobs of a key may be blocked behind others of it, 0 for any number. `begun`: a flow that is
 -- counted anew if this queue has no jobs of it.
 local may_exist, most, drops = ARGV[3] == '1', tonumber(ARGV[6]), ARGV[7] == '1'
-local HEAD, EACH = 8, 9
+local HEAD, EACH = 9, 9
 local TICKS_MS = 7 * 86400000
 
 local wrong = wrong_type({
@@ -124,45 +125,58 @@ local function fire(schedule_name, tick)
   redis.call('ZADD', key.ticks, string.format('%d', tick), schedule_name)
 end
 
--- The entry of a stream that has waited longest, handed back or never fetched: {id, fields, is handed back}.
-local function oldest_in(stream)
-  local returned = redis.pcall('XPENDING', stream, GROUP, '-', '+', 1, RETURNED)
-  local id = not returned.err and returned[1] and returned[1][1]
-  local entry = id and redis.call('XRANGE', stream, id, id)[1]
-  if entry then
-    return {entry[1], entry[2], true}
-  end
-  local info = group_info(stream, GROUP)
-  return redis.call('XRANGE', stream, info and '(' .. info.last or '-', '+', 'COUNT', 1)[1]
-end
-
--- Cancel the job that has waited longest among those of the lowest priority; whether there was one.
-local function drop_oldest()
-  local lowest, found, at
-  for _, label in ipairs(levels()) do
-    local stream, priority = stream_of(label), tonumber(string.match(label, '%d+$') or 0)
-    local entry = (not lowest or priority <= lowest) and oldest_in(stream)
-    if entry and (not found or priority < lowest or precedes_id(entry[1], found[1])) then
-      lowest, found, at = priority, entry, stream
-    end
-  end
-  if not found then
-    return false
-  end
-  if found[3] then
-    redis.call('XACK', at, GROUP, found[1])
-  end
-  redis.call('XDEL', at, found[1])
-  cancelled(job_of(id_of(field(found[2], 'j')), found[2]), true)
-  return true
-end
-
+-- A script has at most 200 locals: what only these two need is inside.
 local room = most > 0 and most - jobs_live(streams_in_use()) or math.huge
-local function has_room()
-  if room < 1 and drops and drop_oldest() then
-    room = room + 1
+local has_room, key_is_full
+do
+  local most_per_key = tonumber(ARGV[8])
+
+  -- The entry of a stream that has waited longest, handed back or never fetched: {id, fields, is handed back}.
+  local function oldest_in(stream)
+    local returned = redis.pcall('XPENDING', stream, GROUP, '-', '+', 1, RETURNED)
+    local id = not returned.err and returned[1] and returned[1][1]
+    local entry = id and redis.call('XRANGE', stream, id, id)[1]
+    if entry then
+      return {entry[1], entry[2], true}
+    end
+    local info = group_info(stream, GROUP)
+    return redis.call('XRANGE', stream, info and '(' .. info.last or '-', '+', 'COUNT', 1)[1]
   end
-  return room >= 1
+
+  -- Cancel the job that has waited longest among those of the lowest priority; whether there was one.
+  local function drop_oldest()
+    local lowest, found, at
+    for _, label in ipairs(levels()) do
+      local stream, priority = stream_of(label), tonumber(string.match(label, '%d+$') or 0)
+      local entry = (not lowest or priority <= lowest) and oldest_in(stream)
+      if entry and (not found or priority < lowest or precedes_id(entry[1], found[1])) then
+        lowest, found, at = priority, entry, stream
+      end
+    end
+    if not found then
+      return false
+    end
+    if found[3] then
+      redis.call('XACK', at, GROUP, found[1])
+    end
+    redis.call('XDEL', at, found[1])
+    cancelled(job_of(id_of(field(found[2], 'j')), found[2]), true)
+    return true
+  end
+
+  has_room = function()
+    if room < 1 and drops and drop_oldest() then
+      room = room + 1
+    end
+    return room >= 1
+  end
+
+  -- Whether a new job would be blocked behind too many of its key. While any wait, there is no room in the lane.
+  key_is_full = function(job, parents, when)
+    local lane = most_per_key > 0 and parents == '' and constraints_of(job).lane
+    return lane and string.sub(lane, 1, 4) == 'key:' and not due_of(when)
+      and redis.call('ZCARD', key.lane .. lane) >= most_per_key
+  end
 end
 
 local job_ids = {}
@@ -186,7 +200,9 @@ for at = HEAD + 1, #ARGV, EACH do
   local job = {id = job_id, envelope = envelope, history = history, constraints = constraints, inputs = ''}
   local fired = tick ~= '' and is_fired(schedule_name, tonumber(tick))
   local instead = (fired or is_known(job_id)) and job_id or namesake(job, when)
-  if not instead and not has_room() then
+  if not instead and key_is_full(job, parents, when) then
+    instead = '-'
+  elseif not instead and not has_room() then
     instead = ''
   elseif tick ~= '' and not fired then
     fire(schedule_name, tonumber(tick))
@@ -202,7 +218,7 @@ for at = HEAD + 1, #ARGV, EACH do
     take_name(job)
     record_fact(parents ~= '' and block(job, parents, when) or place_at(job, when), job)
   end
-  if instead ~= '' then
+  if instead ~= '' and instead ~= '-' then
     adopt(instead or job_id, children, job_id)
   end
   if not instead then
@@ -210,7 +226,7 @@ for at = HEAD + 1, #ARGV, EACH do
   end
 end
 for flow, jobs in pairs(joining) do
-  if flow == ARGV[8] and redis.call('EXISTS', key.flow_jobs .. flow) == 0 then
+  if flow == ARGV[9] and redis.call('EXISTS', key.flow_jobs .. flow) == 0 then
     redis.call('DEL', key.flow_counts .. flow)
   end
   for i = 1, #jobs, 4000 do

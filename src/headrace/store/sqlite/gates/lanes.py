@@ -18,6 +18,7 @@ from headrace.store.sqlite.rows import select_rows
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from headrace.core.job.parcel import Parcel
     from headrace.store.sqlite.change import Change
 
 # The jobs with a place in a lane: their number, and the first and the last of their constraints in
@@ -43,6 +44,11 @@ _NEXT = f"""
     FROM named JOIN jobs ON jobs.id = (
         SELECT id FROM jobs WHERE queue = named.queue AND gate = named.gate AND gate != ''
         ORDER BY position LIMIT 1)"""
+_BLOCKED = """
+    WITH named (queue, lane, gate) AS (VALUES {rows})
+    SELECT named.lane, (SELECT count(*) FROM jobs
+        WHERE jobs.queue = named.queue AND jobs.gate = named.gate AND jobs.gate != '')
+    FROM named"""
 _LEAVE_TASK = "UPDATE jobs SET task_lane = '' WHERE id IN (SELECT value FROM json_each(?))"
 _POSITION = attrgetter("position")
 _ANY = sys.maxsize
@@ -99,6 +105,31 @@ def _width(constraints: bytes) -> int:
 @lru_cache(maxsize=1024)
 def _task_width(constraints: bytes) -> int:
     return decode_constraints(constraints).task_width
+
+
+class PendingOfKeys:
+    """How many jobs of some keys are blocked behind others, while new ones are added. At most
+    `most` of a key may be."""
+
+    def __init__(self, change: Change, entering: Sequence[Parcel], most: int) -> None:
+        names = {parcel.constraints.lane for parcel in entering}
+        self._entering = {parcel.job_id for parcel in entering}
+        self._most = most
+        self._rooms = _rooms(change, names) if names else {}
+        rows = [(change.number, lane, lane_gate(lane)) for lane in names]
+        self._blocked = dict(select_rows(change.connection, _BLOCKED, rows)) if rows else {}
+
+    def is_full(self, parcel: Parcel) -> bool:
+        """Whether this job would be one too many."""
+        if parcel.job_id not in self._entering:
+            return False
+        return bool(self._blocked[parcel.constraints.lane] >= self._most)
+
+    def add(self, parcel: Parcel) -> None:
+        """Note that a job is added."""
+        lane, width = parcel.constraints.lane, parcel.constraints.width
+        if parcel.job_id in self._entering and self._rooms[lane].is_taken(width):
+            self._blocked[lane] += 1
 
 
 def enter(change: Change, arrived: Sequence[Entry]) -> dict[str, _Room]:

@@ -37,15 +37,21 @@ def append_bounded(
 ) -> dict[int, JobId]:
     """As `insert.append`, within a bound."""
     number = change.get_or_create_number()
-    [(live,)] = change.connection.execute(f"SELECT {_LIVE}", {"queue": number}).fetchall()
-    room = max(0, bound.most - live)
-    refused = append_constrained(change, parcels, may_exist=may_exist, room=room)
+    room, per_key = None, bound.most_per_key
+    if bound.most:
+        [(live,)] = change.connection.execute(f"SELECT {_LIVE}", {"queue": number}).fetchall()
+        room = max(0, bound.most - live)
+    refused = append_constrained(
+        change, parcels, may_exist=may_exist, room=room, most_per_key=per_key
+    )
     if not bound.drops_oldest:
         return refused
     # One by one: a job that was just added may have to go for the next.
     for at in [at for at, standing in refused.items() if standing == NO_ROOM]:
         if _drop_oldest(change):
-            again = append_constrained(change, [parcels[at]], may_exist=may_exist, room=1)
+            again = append_constrained(
+                change, [parcels[at]], may_exist=may_exist, room=1, most_per_key=per_key
+            )
             refused.pop(at)
             if again:
                 # One of those before it has its name.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.core.job.constraints import encode_constraints
+from headrace.core.job.constraints import KEY_LANE, encode_constraints
 from headrace.core.job.envelope import FORMAT, with_id
 from headrace.core.job.state import State
 from headrace.core.queue_names import group_source
-from headrace.store.queue_values import NO_ROOM
+from headrace.store.queue_values import KEY_FULL, NO_ROOM, REFUSED
 from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import (
     CHILDREN,
@@ -19,7 +19,7 @@ from headrace.store.sqlite.entries import (
     Entry,
     is_constrained,
 )
-from headrace.store.sqlite.gates import flow_parts, flows, routing, uniques
+from headrace.store.sqlite.gates import flow_parts, flows, lanes, routing, uniques
 from headrace.store.sqlite.gates.due_times import due_time, next_due, notify_due
 from headrace.store.sqlite.inspection.facts import task_of
 from headrace.store.sqlite.rows import run_rows, runner_number, select_rows
@@ -59,16 +59,20 @@ def append_constrained(
     may_exist: bool,
     since: Mapping[JobId, int] | None = None,
     room: int | None = None,
+    most_per_key: int = 0,
 ) -> dict[int, JobId]:
     """As `insert.append`, for jobs of any kind. `since` says when jobs that have waited elsewhere
-    became ready; `room` how many may be added, if that is bounded."""
+    became ready; `room` how many may be added, `most_per_key` how many of one key may be blocked,
+    if that is bounded."""
     change.get_or_create_number()
-    refused = _refuse(change, parcels, may_exist=may_exist, room=room)
+    entering = [parcel for parcel in parcels if most_per_key and _enters_lane(change, parcel)]
+    pending = lanes.PendingOfKeys(change, entering, most_per_key)
+    refused = _refuse(change, parcels, may_exist=may_exist, room=room, pending=pending)
     added = [parcel for at, parcel in enumerate(parcels) if at not in refused]
     _add(change, added, since or {})
     for at, standing in refused.items():
         parcel = parcels[at]
-        if standing == NO_ROOM:
+        if standing in REFUSED:
             continue
         if parcel.constraints.debounced and standing != parcel.job_id:
             _replace(change, standing, parcel)
@@ -78,7 +82,12 @@ def append_constrained(
 
 
 def _refuse(
-    change: Change, parcels: Sequence[Parcel], *, may_exist: bool, room: int | None
+    change: Change,
+    parcels: Sequence[Parcel],
+    *,
+    may_exist: bool,
+    room: int | None,
+    pending: lanes.PendingOfKeys,
 ) -> dict[int, JobId]:
     known = set(entries.by_job_ids(change.connection, change.number, [p.job_id for p in parcels]))
     if may_exist:
@@ -95,11 +104,12 @@ def _refuse(
             refused[at] = parcel.job_id
         elif name in names:
             refused[at] = names[name]
-        elif room == 0:
+        elif room == 0 or pending.is_full(parcel):
             # Its tick has not been fired.
-            refused[at] = NO_ROOM
+            refused[at] = KEY_FULL if pending.is_full(parcel) else NO_ROOM
             continue
         else:
+            pending.add(parcel)
             room = None if room is None else room - 1
             known.add(parcel.job_id)
             if name and _takes_name(change, parcel):
@@ -115,6 +125,13 @@ def _takes_name(change: Change, parcel: Parcel) -> bool:
     if not parcel.constraints.debounced or parcel.parents:
         return True
     return due_time(change.now_ms, parcel.delay_ms, parcel.at_ms) > 0
+
+
+def _enters_lane(change: Change, parcel: Parcel) -> bool:
+    """Whether a new job goes to the lane of its key at once."""
+    if not parcel.constraints.lane.startswith(KEY_LANE) or parcel.parents:
+        return False
+    return not due_time(change.now_ms, parcel.delay_ms, parcel.at_ms)
 
 
 def _last_ticks(change: Change, parcels: Sequence[Parcel]) -> dict[str, int]:
