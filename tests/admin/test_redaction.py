@@ -228,3 +228,25 @@ def test_a_hook_is_named_by_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_REDACT", "tests.vault:nothing")
     with pytest.raises(ConfigError, match=r"tests\.vault:nothing"):
         Headrace("memory://").admin.redacted()
+
+
+@pytest.mark.parametrize("name", ["digest", "mail:digest"])
+async def test_the_key_of_a_batch_is_hidden_with_the_arguments_it_is_made_of(
+    app: Headrace, name: str
+) -> None:
+    @app.task(name=name, batch=5, batch_key="cards", max_wait=3600)
+    async def digest(cards: list[str]) -> None: ...
+
+    app.redact = lambda _, value: {"cards": "***"} if isinstance(value, dict) else value
+    jobs = [await digest.enqueue(CARD) for _ in range(2)]
+    admin = app.admin.redacted()
+    listed = (await admin.jobs(state="blocked")).jobs
+    shown = {each.waits_for for each in listed}
+    # By another name, the same for both.
+    assert len(listed) == 2
+    assert len(shown) == 1
+    assert "it gathers with 1 other of key " in await admin.why(jobs[0].id)
+    events = [each async for each in admin.events("default")]
+    assert CARD not in written([listed, events, await admin.why(jobs[0].id)])
+    assert CARD not in written(await admin.job(jobs[0].id))
+    assert CARD in written(await app.admin.job(jobs[0].id))

@@ -336,3 +336,25 @@ async def test_what_was_never_started_is_no_attempt(
 async def test_a_dead_job_without_an_attempt(app: Headrace) -> None:
     (id,) = await bury(app, [envelope()], reason="expired", history=History())
     assert await app.admin.why(id) == "It is dead (expired)."
+
+
+async def test_a_job_that_gathers_with_others(app: Headrace) -> None:
+    @app.task(batch=5, batch_key="items", max_wait=3600)
+    async def digest(items: list[str]) -> None: ...
+
+    @app.task(batch=5, grace=0.001, max_wait=3600)
+    async def hurry(items: list[str]) -> None: ...
+
+    nobody = "; and no worker is running that reads queue 'default'."
+    first = await digest.enqueue("ann")
+    why = await app.admin.why(first.id)
+    assert "it gathers with no others of key 'ann', until there are 5 or until " in why
+    await app.enqueue_many([digest.call("ann"), digest.call("bob"), digest.call("ann")])
+    why = await app.admin.why(first.id)
+    assert why.startswith("It is blocked: it gathers with 2 others of key 'ann', until there are 5")
+    assert why.endswith(nobody)
+    due = await hurry.enqueue("x")
+    while "or until" in (why := await app.admin.why(due.id)):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    gathered = "it has gathered with no others of task 'hurry', and goes when a worker looks"
+    assert why == f"It is blocked: {gathered}{nobody}"

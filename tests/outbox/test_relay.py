@@ -73,6 +73,24 @@ async def test_rows_of_a_destination_keep_their_order(outbox: Outbox, database: 
     assert await arrived(outbox.app, "default") == ids[1::2]
 
 
+async def test_jobs_of_an_outbox_gather_with_others(outbox: Outbox, database: str) -> None:
+    app = outbox.app
+
+    @app.task(batch=3, batch_key=lambda item: item[0], max_wait=3600)
+    async def digest(items: list[str]) -> None: ...
+
+    with transaction(database) as connection:
+        for item in ("a1", "b1", "a2"):
+            outbox.enqueue(connection, digest.call(item))
+    await digest.enqueue("a3")
+    async with relay_of(outbox, database) as relay:
+        assert await relay.step() == 3
+    waiting = (await app.admin.jobs(state="waiting")).jobs
+    (left,) = (await app.admin.jobs(state="blocked")).jobs
+    assert sorted(str(job.arguments) for job in waiting) == ["['a1']", "['a2']", "['a3']"]
+    assert left.waits_for == "batch:digest:b"
+
+
 async def test_a_relay_may_run_beside_other_code(outbox: Outbox, database: str) -> None:
     async with outbox.relay(database):
         ids = written(outbox, database, "mail")

@@ -62,3 +62,30 @@ async def test_keys_and_bounded_queues_do_not_go_with_gathering() -> None:
     async with app:
         with pytest.raises(ConfigError, match="concurrency of queue 'narrow'"):
             await handle.enqueue("x")
+
+
+async def test_tasks_never_share_a_batch_whatever_their_names_are() -> None:
+    app = Headrace("memory://")
+    calls: list[tuple[str, str]] = []
+
+    @app.task(name="mail:ann", batch=9, grace=0.05)
+    async def all_mails(items: list[str]) -> None:
+        calls.append(("mail:ann", " ".join(items)))
+
+    @app.task(name="mail", batch=9, batch_key="items", max_wait=0.05)
+    async def mail(items: list[str]) -> None:
+        calls.append(("mail", " ".join(items)))
+
+    @app.task(name="mail%3Aann", batch=9, grace=0.05)
+    async def odd(items: list[str]) -> None:
+        calls.append(("mail%3Aann", " ".join(items)))
+
+    async with app, app.worker():
+        for task in (all_mails, mail, odd):
+            await task.enqueue("ann")
+        jobs = [await task.enqueue("ann") for task in (all_mails, mail, odd)]
+        for job in jobs:
+            await job.result(timeout=10)
+    assert {name for name, _ in calls} == {"mail:ann", "mail", "mail%3Aann"}
+    assert all(set(items.split()) == {"ann"} for _, items in calls)
+    assert sum(len(items.split()) for name, items in calls if name == "mail") == 2

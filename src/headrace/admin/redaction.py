@@ -18,7 +18,13 @@ import msgspec
 
 from headrace.admin.app import named
 from headrace.admin.bodies import arguments_of
-from headrace.core.job.constraints import BATCH_GATE, NO_CONSTRAINTS, Constraints, Limit
+from headrace.core.job.constraints import (
+    BATCH_GATE,
+    NO_CONSTRAINTS,
+    Constraints,
+    Limit,
+    batch_gate,
+)
 from headrace.core.job.envelope import Envelope
 from headrace.core.job.progress import Progress
 from headrace.core.masking import NOTHING_HIDDEN, Masks, hidden_in
@@ -216,7 +222,7 @@ def masked_lane(lane: str, masks: Masks, task: str | None) -> str:
 def masked_gate(gate: str, masks: Masks, task: str | None) -> str:
     """The name of a limit or a batch, with another in place of its `rate_key` or `batch_key`."""
     kind = next((each for each in (_RATE, BATCH_GATE) if gate.startswith(each)), None)
-    whole = f"{kind}{task}"
+    whole = batch_gate(task or "") if kind == BATCH_GATE else f"{kind}{task}"
     if not masks.hides or kind is None or gate == whole:
         return gate
     known = task is not None and gate.startswith(f"{whole}:")
@@ -243,8 +249,8 @@ def _names(envelope: Envelope, constraints: Constraints) -> list[str]:
         *(each for each in rates if not each.startswith(_RATE)),
     ]
     if constraints.gathering is not None:
-        batch = constraints.gathering.name.removeprefix(f"{BATCH_GATE}{task}:")
-        names += [] if batch.startswith(BATCH_GATE) else [batch]
+        whole, found, batch = constraints.gathering.name.partition(f"{batch_gate(task)}:")
+        names += [batch] if found and not whole else []
     return [name for name in names if name]
 
 

@@ -149,7 +149,8 @@ class Why:
         if (task := gated_task(gate)) is not None:
             return f"It is blocked: task {task!r} is paused in queue {self._queue!r}."
         obstacle, its_task = await self._obstacle(), self._job.task or ""
-        why = gathering_text(self._seen, self._constraints, its_task, self._masks)
+        now_ms = await self._store.time_ms() if self._constraints.gathering else 0
+        why = gathering_text(self._seen, self._constraints, its_task, self._masks, now_ms)
         why = why or self._rate(gate)
         return f"It is blocked: {why}{f'; and {obstacle}' if obstacle else ''}."
 

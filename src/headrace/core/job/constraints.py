@@ -58,6 +58,13 @@ class Gathering(msgspec.Struct, array_like=True, frozen=True):
         return min(whole, last_ms + self.grace_ms) if self.grace_ms else whole
 
 
+def batch_gate(task: str, key: str = "") -> str:
+    """The name under which jobs of a task gather, with those of the same key if there is one."""
+    # A colon in the name of a task is not the one before a key: tasks never share a batch.
+    whole = BATCH_GATE + task.replace("%", "%25").replace(":", "%3A")
+    return f"{whole}:{key}" if key else whole
+
+
 class Constraints(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     "priority": "p", "lane": "k", "width": "w", "unique": "u", "unique_for_ms": "f",
     "debounced": "b", "limits": "r", "ttl_ms": "t", "flow": "o", "task_lane": "l",

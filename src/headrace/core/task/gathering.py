@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from headrace.core.clock import to_ms
-from headrace.core.job.constraints import BATCH_GATE, MAX_GATHERED, Gathering
+from headrace.core.job.constraints import MAX_GATHERED, Gathering, batch_gate
 from headrace.core.task.uniqueness import LabelMaker
 from headrace.errors import ConfigError
 
@@ -66,8 +66,7 @@ class TaskGathering(msgspec.Struct, frozen=True):
 
     def of_job(self, task: str, key: str, batch: int, max_wait: float) -> Gathering:
         """The batch in which a job with this key gathers."""
-        name = f"{BATCH_GATE}{task}:{key}" if key else f"{BATCH_GATE}{task}"
-        return Gathering(name, batch, round(max_wait * 1000), self.grace_ms)
+        return Gathering(batch_gate(task, key), batch, round(max_wait * 1000), self.grace_ms)
 
 
 def key_maker(where: str, key: LabelMaker | str, parameter: str, item: Any) -> LabelMaker:
