@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 
+import msgspec
 import pytest
 
 from headrace import Context, Headrace, Reject, RetryLater, State, chain, group
@@ -324,6 +325,10 @@ async def test_a_job_that_expired_before_it_was_started(app: Headrace) -> None:
         (History((_refusal(1),), 2), " UTC: too late."),
         (History((*one_attempt().attempts, _refusal(2)), 2), ", after 1 attempt: too late."),
         (one_attempt(), ", after 1 attempt: ValueError: no such user."),
+        (
+            msgspec.structs.replace(one_attempt(), replayed_ms=1),
+            ", after 1 attempt since its replay: ValueError: no such user.",
+        ),
     ],
 )
 async def test_what_was_never_started_is_no_attempt(

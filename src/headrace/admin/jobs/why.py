@@ -200,7 +200,8 @@ class Why:
         refused = self._seen.reason in _REFUSED and not history.attempts[-1].error_type
         count = len(history.attempts) - refused
         if count:
-            return f", after {plural(count, 'attempt')}"
+            replayed = " since its replay" if history.replayed_ms else ""
+            return f", after {plural(count, 'attempt')}{replayed}"
         # After other deliveries it may have been started, and deferred or lost.
         return ", never started" if history.deliveries <= 1 else ""
 
