@@ -42,7 +42,7 @@ class Shop:
         self.held = app.task(name="hold")(self._hold)
         self.failing = app.task(name="fail", queue="mail", retry=Retry(1))(self._fail)
 
-    async def _hold(self) -> None:
+    async def _hold(self, order: str = "") -> None:
         await self.go.wait()
 
     async def _fail(self, text: str) -> None:
@@ -269,13 +269,13 @@ async def test_done_jobs_are_shown_in_a_tab_of_their_own(app: Headrace) -> None:
     shop = Shop(app)
     top = Top(shop.app.admin, every=60)
     async with shop.app, shop.app.worker(), top.run_test(size=(140, 40)) as pilot:
-        held = await shop.held.enqueue()
+        held = await shop.held.enqueue("o-17")
         shop.go.set()
         await held.result(timeout=20)
         await pilot.press("4")
         ended = top.query_one(EndedTable)
         await until(pilot, lambda: ended.row_count == 1)
-        assert cells(ended)[0][2:6] == ["1", "hold", "default", held.id]
+        assert cells(ended)[0][2:7] == ["1", "hold", "['o-17']", "default", held.id]
         await pilot.press("enter")
         await until(pilot, lambda: held.id in read(top))
         facts = {line.partition(" ")[0] for line in read(top).splitlines()}

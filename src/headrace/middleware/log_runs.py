@@ -7,6 +7,7 @@ import logging
 import time
 from typing import Any
 
+from headrace.core.display import length_text
 from headrace.errors import BatchError, Defer, Reject, RetryLater, TaskCancelled
 from headrace.middleware.views import JobRun
 from headrace.middleware.wrapping import Middleware, Proceed
@@ -45,9 +46,9 @@ class LogRuns(Middleware):
         return result
 
     def _write_end(self, run: JobRun, outcome: str, began: float) -> None:
-        took_ms = (time.monotonic() - began) * 1000
-        said = f"{outcome} after {took_ms:.1f} ms"
-        self._write(run, said, outcome, took_ms=round(took_ms, 3))
+        took = time.monotonic() - began
+        said = f"{outcome} after {length_text(took)}"
+        self._write(run, said, outcome, took_ms=round(took * 1000, 3))
 
     def _write(self, run: JobRun, said: str, outcome: str, **more: object) -> None:
         self._log.log(

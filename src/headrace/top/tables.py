@@ -203,7 +203,7 @@ class EndedTable(Table):
     """Jobs that are done, as far as the history has them."""
 
     TAB = "ended"
-    HEADINGS = ("ended", "took", "attempt", "task", "queue", "job", "worker")
+    HEADINGS = ("ended", "took", "attempts", "task", "arguments", "queue", "job", "worker")
 
     def rows_of(self, snapshot: TopSnapshot) -> Iterable[TableRow]:
         for job in snapshot.ended:
@@ -224,7 +224,7 @@ def _ended_cells(job: JobSummary) -> Sequence[str | Text]:
         f"{ago(job.ended)} ago" if job.ended else "",
         Text(took, justify="right"),
         Text(str(job.attempt), justify="right"),
-        *(_short(job.task or "?"), _short(job.queue)),
+        *map(_short, (job.task or "?", repr(job.arguments) if job.arguments else "", job.queue)),
         *(Text(harmless(text)) for text in (job.id, job.worker or "")),
     )
 
