@@ -233,7 +233,7 @@ async def test_a_job_over_its_rate(app: Headrace) -> None:
             if update.state is State.BLOCKED:
                 break
         why = await app.admin.why(second.id)
-    assert why.startswith("It is blocked: task 'work' is over its rate of 1 starts in 60 min")
+    assert why.startswith("It is blocked: task 'work' is over its rate of 1 starts in 1 h.")
 
 
 async def test_a_job_that_waits_for_others(app: Headrace) -> None:
