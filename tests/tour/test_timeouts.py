@@ -26,7 +26,7 @@ from tests.tour.heard import Heard, Paid
 
 
 async def test_a_run_that_takes_too_long_is_dead_or_put_off_as_its_task_says(
-    app: Headrace,
+    app: Headrace, caplog: pytest.LogCaptureFixture
 ) -> None:
     runs: list[int] = []
 
@@ -48,6 +48,7 @@ async def test_a_run_that_takes_too_long_is_dead_or_put_off_as_its_task_says(
             await dead.result(30)
         assert failure.value.reason == "timed_out"
         assert await put_off.result(30) == 2
+        assert f"{put_off.id} is put off: the job ran longer than its timeout" in caplog.text
         with pytest.raises(JobFailed) as failure:
             await retried.result(30)
         assert failure.value.reason == "retries_exhausted"

@@ -11,7 +11,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.core.bounds import MAX_ERROR_TEXT, MAX_TRACEBACK
-from headrace.core.job.failure import FailedRun, Unfit, decide_outcome, describe
+from headrace.core.job.failure import (
+    PAYLOAD_TRIES,
+    FailedRun,
+    PayloadUnavailable,
+    Unfit,
+    decide_outcome,
+    describe,
+)
 from headrace.core.job.history import NO_HISTORY, History, decode_history
 from headrace.core.job.outcome import Dead, Outcome, Retried
 from headrace.core.job.retry import RemoteError, Retry, names_of
@@ -330,3 +337,29 @@ def test_the_bound_on_deferring_is_a_thousand_or_none() -> None:
     assert isinstance(outcome, Dead)
     assert outcome.reason == "defers_exhausted"
     assert isinstance(decide_outcome(msgspec.structs.replace(many, max_defers=None)), Retried)
+
+
+def test_a_payload_that_cannot_be_had_is_tried_so_often_in_a_row() -> None:
+    gone, history, delays = PayloadUnavailable("no bucket"), NO_HISTORY, []
+    for _ in range(PAYLOAD_TRIES - 1):
+        outcome = decide_outcome(failed(gone, history))
+        assert isinstance(outcome, Retried)
+        history = decode_history(outcome.history)
+        delays.append(outcome.delay_ms)
+    assert delays[:8] == [1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000]
+    dead = decide_outcome(failed(gone, history))
+    assert isinstance(dead, Dead)
+    assert dead.reason == Reason.PAYLOAD_UNAVAILABLE
+
+    had = decide_outcome(failed(Defer(1), history))
+    outcome = decide_outcome(failed(gone, history_of(had)))
+    assert isinstance(outcome, Retried)
+    assert outcome.delay_ms == 1000
+
+
+def test_deliveries_for_other_reasons_are_no_tries_to_have_a_payload() -> None:
+    polled = History(deliveries=500, crashes=2, defers=400)
+    outcome = decide_outcome(failed(PayloadUnavailable("no bucket"), polled))
+    assert isinstance(outcome, Retried)
+    assert outcome.delay_ms == 1000
+    assert history_of(outcome).defers == 400

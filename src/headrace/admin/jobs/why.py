@@ -111,7 +111,10 @@ class Why:
 
     async def _scheduled(self) -> str:
         due_ms, now_ms = self._seen.due_ms or 0, await self._store.time_ms()
+        misses = decode_history(self._seen.history).payload_misses
         again = f", to run again after {self._error}" if self._error else ""
+        if misses:
+            again = f", to try again: its payload could not be had, {plural(misses, 'time')} so far"
         if due_ms > now_ms:
             moment = utc_text(to_datetime(due_ms))
             return f"It is scheduled, due in {_length(due_ms - now_ms)}, at {moment}{again}."

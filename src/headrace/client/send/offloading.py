@@ -7,9 +7,11 @@ import inspect
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import msgspec
 
+from headrace.client.send.own_threads import OwnThreads
 from headrace.core.job import ids
 from headrace.core.job.envelope import Envelope, Packing, decode_envelope, encode_envelope
 from headrace.core.job.failure import PayloadUnavailable, Unfit
@@ -18,8 +20,27 @@ from headrace.core.job.state import Reason
 from headrace.core.payload.offload import Offload
 from headrace.core.payload.packing import TooLarge, unpack, with_payload
 from headrace.errors import OffloadError
+from headrace.store.loop_local import LoopLocal
 
 log = logging.getLogger("headrace.client")
+
+_threads: WeakKeyDictionary[Offload, LoopLocal[OwnThreads]] = WeakKeyDictionary()
+
+
+class Undeleted(msgspec.Struct, frozen=True):
+    """A payload that is left over."""
+
+    reference: str
+    job: str
+    task: str
+    problem: str
+
+    def log(self, more: int = 0) -> None:
+        """Say so, and of how many others it is true."""
+        text = f"the payload {self.reference!r} was not deleted: {self.problem}"
+        if more:
+            text = f"{more:,} more payloads were not deleted in the last second; the latest: {text}"
+        log.warning(text, extra={"job": self.job, "task": self.task})
 
 
 async def put(offload: Offload, parcel: Parcel, most: int) -> Parcel:
@@ -76,13 +97,14 @@ async def load(offload: Offload | None, envelope: Envelope) -> Envelope:
     except TooLarge as error:
         raise Unfit(Reason.OVERSIZE, str(error)) from None
     except Exception as error:
-        problem = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        raise PayloadUnavailable(f"{reference!r}: {problem}") from error
+        raise PayloadUnavailable(f"{reference!r}: {_said(error)}") from error
 
 
-async def discard(offload: Offload, envelopes: Sequence[bytes]) -> None:
+async def discard(
+    offload: Offload, envelopes: Sequence[bytes], failed: Callable[[Undeleted], None] | None = None
+) -> None:
     """Delete the payloads of jobs that are not in the store, or no longer needed. Never fails: what
-    is left over expires where it is kept."""
+    is left over expires where it is kept. `failed` gets it, or it is logged."""
     if offload.delete is None:
         return
     for data in envelopes:
@@ -93,13 +115,28 @@ async def discard(offload: Offload, envelopes: Sequence[bytes]) -> None:
         try:
             await _called(offload, offload.delete, reference)
         except Exception as error:
-            fields = {"job": ids.to_text(envelope.job_id), "task": envelope.task}
-            log.warning("the payload %r was not deleted: %s", reference, error, extra=fields)
+            job = ids.to_text(envelope.job_id)
+            (failed or Undeleted.log)(Undeleted(reference, job, envelope.task, _said(error)))
 
 
 async def _called(offload: Offload, function: Callable[..., Any], *args: Any) -> Any:
-    async with asyncio.timeout(offload.timeout):
-        if inspect.iscoroutinefunction(function):
-            return await function(*args)
-        given = await asyncio.to_thread(function, *args)
-        return await given if inspect.isawaitable(given) else given
+    try:
+        async with asyncio.timeout(offload.timeout) as limit:
+            if inspect.iscoroutinefunction(function):
+                return await function(*args)
+            given = await _threads_of(offload).call(function, *args)
+            return await given if inspect.isawaitable(given) else given
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise TimeoutError(f"no answer in {offload.timeout:g} s") from None
+
+
+def _threads_of(offload: Offload) -> OwnThreads:
+    """Its own, so that one that hangs is in the way of no other."""
+    local = _threads.setdefault(offload, LoopLocal())
+    return local.get() or local.set(OwnThreads())
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

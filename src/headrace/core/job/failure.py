@@ -37,7 +37,7 @@ def expired() -> Unfit:
 
 class PayloadUnavailable(Exception):
     """The job's payload cannot be had here and now: it goes back for later, or for another worker.
-    That takes no attempt. After `PAYLOAD_TRIES` deliveries the job is dead."""
+    That takes no attempt. After `PAYLOAD_TRIES` of these in a row the job is dead."""
 
 
 class GateClosed(Exception):
@@ -96,10 +96,12 @@ def decide_outcome(run: FailedRun, rng: random.Random | None = None) -> Outcome:
 
 def _later(run: FailedRun) -> Outcome:
     """Again after a pause that grows to a minute."""
-    history = moved_on(run.history, run.delivered)
-    if history.deliveries >= PAYLOAD_TRIES:
+    misses = run.history.payload_misses + 1
+    if misses >= PAYLOAD_TRIES:
         return _dead(run, Reason.PAYLOAD_UNAVAILABLE)
-    delay_ms = _ms(min(60.0, 2.0 ** min(history.deliveries - 1, 6)))
+    moved = moved_on(run.history, run.delivered)
+    history = msgspec.structs.replace(moved, payload_misses=misses)
+    delay_ms = _ms(min(60.0, 2.0 ** min(misses - 1, 6)))
     return Retried(delay_ms, encode_history(history), deferred=True)
 
 

@@ -40,6 +40,8 @@ class History(msgspec.Struct, array_like=True, frozen=True):
     """How often the job was put off by its function, or because it took too long."""
     unknown_since_ms: int = 0
     """When a worker first met the job and did not know its task, if none has known it since."""
+    payload_misses: int = 0
+    """How often its payload could not be had, since it last could."""
 
 
 NO_HISTORY = History()

@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from headrace.core.bounds import check_count, check_seconds
+from headrace.core.bounds import check_count
+from headrace.core.clock import Duration, to_ms
 from headrace.errors import ConfigError
 
 THRESHOLD = 256 * 1024
@@ -32,14 +33,14 @@ class Offload:
         *,
         threshold: int = THRESHOLD,
         max_payload: int = MAX_PAYLOAD,
-        timeout: float = TIMEOUT,
+        timeout: Duration = TIMEOUT,
     ) -> None:
         self.put = _function("put", put, 2)
         self.get = _function("get", get, 1)
         self.delete = None if delete is None else _function("delete", delete, 1)
         self.threshold = check_count("Offload(threshold=)", threshold)
         self.max_payload = check_count("Offload(max_payload=)", max_payload)
-        self.timeout = check_seconds("Offload(timeout=)", timeout, least=0.001)
+        self.timeout = to_ms("Offload(timeout=)", timeout, least=0.001) / 1000
 
     def __repr__(self) -> str:
         return f"<Offload of {self.threshold:,} bytes and more>"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headrace.client.send.offloading import discard
+from headrace.client.send.offloading import Undeleted, discard
 from headrace.client.task import Task
 from headrace.client.topic.subscription import Subscription
 from headrace.core.job.delivery import LeasedDelivery
@@ -15,6 +16,12 @@ from headrace.core.job.outcome import Cancelled, Done
 from headrace.core.payload.offload import Offload
 from headrace.store.contract import Settlement
 from headrace.worker.consume.settler import Settled
+from headrace.worker.logs.floods import Floods
+
+log = logging.getLogger("headrace.worker")
+
+# What is left then expires where it is kept.
+_LAST = 5.0
 
 
 class OffloadCleaner:
@@ -27,6 +34,7 @@ class OffloadCleaner:
         self._settled = settled
         self.settled: Settled = self._clean_up if offloads else settled
         self._deleting: set[asyncio.Task[None]] = set()
+        self._floods: Floods[Undeleted] = Floods(lambda count, latest: latest.log(count))
 
     def _clean_up(self, settlements: Sequence[Settlement], lost: Sequence[LeasedDelivery]) -> None:
         self._settled(settlements, lost)
@@ -37,14 +45,27 @@ class OffloadCleaner:
     def _clean(self, delivery: LeasedDelivery) -> None:
         offload = self._offloads.get(id_and_task(delivery.envelope)[1])
         if offload is not None:
-            task = asyncio.create_task(discard(offload, [delivery.envelope]))
+            task = asyncio.create_task(discard(offload, [delivery.envelope], self._failed))
             self._deleting.add(task)
             task.add_done_callback(self._deleting.discard)
 
+    def _failed(self, undeleted: Undeleted) -> None:
+        if self._floods.admit(undeleted.task, undeleted):
+            undeleted.log()
+
     async def close(self) -> None:
-        """Return when all that was begun is deleted."""
+        """Return when all that was begun is deleted, or that has taken long."""
         if self._deleting:
-            await asyncio.wait(self._deleting)
+            _, slow = await asyncio.wait(self._deleting, timeout=_LAST)
+            for task in slow:
+                task.cancel()
+            if slow:
+                log.warning(
+                    "%d payloads may not be deleted: that took too long",
+                    len(slow),
+                    extra={"count": len(slow)},
+                )
+        self._floods.close()
 
 
 def cleaner_of(tasks: Mapping[str, Task[..., Any]], settled: Settled) -> OffloadCleaner:

@@ -107,10 +107,10 @@ class FailureLog:
         self.attempts += run.has_begun
         self._log((*many, failed.error_type), partial(_lost, failed, what, many))
 
-    def put_off(self, run: LoggedRun, problem: str) -> None:
-        """The payload of this run cannot be had now; it is tried later."""
-        kind = ("put off", run.delivery.queue, _task_of(run))
-        self._log(kind, partial(_put_off, run, problem))
+    def put_off(self, run: LoggedRun, why: str, problem: str) -> None:
+        """This job is tried later, and no attempt has failed."""
+        kind = ("put off", run.delivery.queue, _task_of(run), why)
+        self._log(kind, partial(_put_off, run, why, problem))
 
     def close(self) -> None:
         """Log what was only counted so far."""
@@ -153,8 +153,8 @@ def _lost(failed: _Failed, what: str, many: tuple[str, str]) -> _Line:
     return _Line(logging.ERROR, failed.run.delivery.id_text, what, many, error, trace, fields)
 
 
-def _put_off(run: LoggedRun, problem: str) -> _Line:
-    what = f"{_name(run)} is put off, its payload cannot be had"
+def _put_off(run: LoggedRun, why: str, problem: str) -> _Line:
+    what = f"{_name(run)} is put off{why}"
     many = (_kind(run), "are put off")
     return _Line(logging.WARNING, run.delivery.id_text, what, many, problem, "", run.fields)
 

@@ -170,8 +170,10 @@ class Outcomes:
         if self._failures is not None:
             if isinstance(outcome, Dead) or not _is_put_off(failed):
                 self._failures.note(run, names_of(error)[0], failed.retry.max_attempts)
+            elif isinstance(error, PayloadUnavailable):
+                self._failures.put_off(run, ", its payload cannot be had", str(error))
             elif not isinstance(error, (Defer, GateClosed)):
-                self._failures.put_off(run, str(error))
+                self._failures.put_off(run, "", str(error))
         return outcome
 
     def _failed(self, run: Run, error: BaseException, on_timeout: OnTimeout | None) -> FailedRun:
