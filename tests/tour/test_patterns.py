@@ -130,6 +130,27 @@ async def test_a_worker_is_given_a_pattern_or_one_of_its_topics(
 
 
 @pytest.mark.parametrize("store_url", ["memory://"])
+async def test_a_subscription_that_does_not_fit_a_topic_is_in_the_way_of_no_other(
+    app: Headrace, heard: Heard, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.subscribe(["orders.us", "bills"], "refused")
+    async def never(event: Paid) -> None:
+        raise AssertionError
+
+    @app.subscribe("orders.*", "billing", event=Paid)
+    async def bill(event: Paid, delivery: Delivery) -> None:
+        heard.add("billing", event.order)
+
+    async with app.worker():
+        await publish_elsewhere(app, other_programs("orders.us"), "1")
+        await heard.until(billing=1)
+        await publish_elsewhere(app, other_programs("orders.eu"), "2")
+        await heard.until(billing=2)
+    (refused,) = [record for record in caplog.records if "is not served" in record.getMessage()]
+    assert "annotated Paid, but the topic's events are of type bytes" in refused.getMessage()
+    assert "crashed" not in caplog.text
+
+
 async def test_what_does_not_fit_is_refused_when_it_is_declared(app: Headrace) -> None:
     app.topic("orders.eu", Paid)
     notes = app.topic("notes.a", str)
@@ -158,3 +179,12 @@ async def test_what_does_not_fit_is_refused_when_it_is_declared(app: Headrace) -
         app.topic("orders.*", Paid)
     assert list(app.topics) == ["orders.eu", "notes.a"]
     assert notes.subscriptions == {}
+
+
+def test_a_function_for_dead_events_that_is_none_is_refused_when_it_is_declared() -> None:
+    app = Headrace("memory://")
+    not_one: Any = 3
+    with pytest.raises(ConfigError, match="on_dead: it goes on a function, not on 3"):
+
+        @app.subscribe("orders.*", "billing", event=Paid, on_dead=not_one)
+        async def bill(event: Paid) -> None: ...

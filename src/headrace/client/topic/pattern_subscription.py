@@ -166,6 +166,8 @@ def subscribe(
     made.undeclared = bytes if event is None else event
     made.options_given = given
     made.dead_function = dead_function
+    if dead_function is not None:
+        DeadHandler(dead_function, f"app.subscribe({shown!r}, {group!r}), on_dead: ", kind)
     if event is None and any(ANY in pattern for pattern in patterns):
         made.check_takes_bytes()
     return made

@@ -60,6 +60,7 @@ class OffloadCleaner:
             for task in slow:
                 task.cancel()
             if slow:
+                await asyncio.wait(slow, timeout=_LAST)
                 log.warning(
                     "%d payloads may not be deleted: that took too long",
                     len(slow),

@@ -8,10 +8,11 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from headrace.client.topic.pattern_subscription import PatternSubscription
 from headrace.client.topic.subscription import Subscription
 from headrace.client.topic.topic import Topic
 from headrace.core.queue_names import log_source
-from headrace.errors import EventNotFound
+from headrace.errors import ConfigError, EventNotFound
 from headrace.worker.app import WorkerApp
 from headrace.worker.group_services import GroupServices
 from headrace.worker.service import Service
@@ -40,6 +41,7 @@ class SubscriptionWatch(Service):
         self._groups = groups
         self._served: set[AnySubscription] = {*settings.subscriptions, *settings.broadcasts}
         self._queues = set(settings.group_queues)
+        self._refused: dict[PatternSubscription[..., Any], set[str]] = {}
         self._noted_until: dict[AnySubscription, float] = {}
         self._kept: set[Topic[Any]] = set(app.topics.values())
         self._close: Callable[[], None] | None = None
@@ -99,9 +101,21 @@ class SubscriptionWatch(Service):
             for subscription in {each.subscription for each in choices if each.meets(topic)}:
                 group = subscription.wants.group
                 new = [name for name in names if f"{group}{name}" not in self._queues]
-                if new:
-                    found.append(subscription.bind_undeclared(new))
+                if new and topic not in self._refused.get(subscription, ()):
+                    found += self._bound(subscription, topic, new)
         return found
+
+    def _bound(
+        self, subscription: PatternSubscription[..., Any], topic: str, logs: Sequence[str]
+    ) -> list[AnySubscription]:
+        """One that does not fit the topic is in the way of no other."""
+        try:
+            return [subscription.bind_undeclared(logs)]
+        except ConfigError as error:
+            self._refused.setdefault(subscription, set()).add(topic)
+            problem = f"{error}. Declare the topic here, or give app.subscribe() event="
+            log.error("%r is not served: %s", *(subscription, problem), extra={"topic": topic})
+            return []
 
     async def _note(self, choices: Sequence[PatternChoice]) -> None:
         """At first and now and then, have the store note since when these are there."""
