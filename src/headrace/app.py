@@ -127,6 +127,7 @@ class Headrace(Settings):
         max_pending_per_key: int | None = None,
         metrics_prefix: str | None = None,
         unknown_task_after: Duration | None = None,
+        max_reconnect: Duration | None = None,
         codec: TaskCodecName | Codec | None = None,
         compress: Compression | None = None,
         compress_threshold: int | None = None,
@@ -153,6 +154,7 @@ class Headrace(Settings):
             max_pending_per_key=max_pending_per_key,
             metrics_prefix=metrics_prefix,
             unknown_task_after=unknown_task_after,
+            max_reconnect=max_reconnect,
             codec=codec,
             compress=compress,
             compress_threshold=compress_threshold,
@@ -629,7 +631,13 @@ class Headrace(Settings):
             for pusher in self.metrics_pushers:
                 pusher.start()
             session = self._sessions.get() or self._sessions.set(
-                ClientSession(store, self.queue_settings, self.sends, self.max_pending_per_key)
+                ClientSession(
+                    store,
+                    self.queue_settings,
+                    self.sends,
+                    self.max_pending_per_key,
+                    max_reconnect=self.max_reconnect,
+                )
             )
         return session
 

@@ -62,6 +62,7 @@ class Settings:
         max_pending_per_key: int | None,
         metrics_prefix: str | None,
         unknown_task_after: Duration | None,
+        max_reconnect: Duration | None,
         codec: TaskCodecName | Codec | None,
         compress: Compression | None,
         compress_threshold: int | None,
@@ -127,6 +128,11 @@ class Settings:
         otherwise."""
         hour: Duration = limits.UNKNOWN_TASK_AFTER
         wait = _setting("UNKNOWN_TASK_AFTER", unknown_task_after, read_duration, hour)
+        longest = _setting("MAX_RECONNECT", max_reconnect, read_duration, None)
+        self.max_reconnect = (
+            None if longest is None else to_ms("max_reconnect", longest, least=0.001) / 1000
+        )
+        """Seconds that a store may be away before workers end, and waits for results fail."""
         self.unknown_task_after = timedelta(milliseconds=to_ms("unknown_task_after", wait))
         """How long a job waits for a worker that knows its task, before it is dead."""
         self.payloads = _payloads(codec, compress, compress_threshold, offload)

@@ -24,6 +24,7 @@ class ClientSession:
         sends: Sends | None = None,
         max_pending_per_key: int | None = None,
         monotonic: Callable[[], float] = time.monotonic,
+        max_reconnect: float | None = None,
     ) -> None:
         self.store = store
         self.monotonic = monotonic
@@ -31,7 +32,7 @@ class ClientSession:
         self.entered = 0
         """How many `async with app` of this loop are open."""
         self.sender = Sender(store, queues, sends, max_pending_per_key)
-        self.waiter = Waiter(store)
+        self.waiter = Waiter(store, max_reconnect)
         self.joining: dict[str, asyncio.Task[None]] = {}
         """Topics whose groups are about to join."""
         self.removed: set[str] = set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Collection, Sequence
 
 from headrace.core.job.ids import JobId
@@ -21,8 +22,9 @@ SnapshotFuture = asyncio.Future[JobSnapshot | None]
 class Waiter:
     """One event loop's waiting for results."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, max_reconnect: float | None = None) -> None:
         self._store = store
+        self._max_reconnect = max_reconnect
         self._queues: dict[str, _QueueWaiter] = {}
 
     async def wait(self, queue: str, job_id: JobId, timeout: float | None) -> JobSnapshot | None:
@@ -33,7 +35,7 @@ class Waiter:
             return snapshot
         waiter = self._queues.get(queue)
         if waiter is None:
-            waiter = self._queues[queue] = _QueueWaiter(self._store, queue)
+            waiter = self._queues[queue] = _QueueWaiter(self._store, queue, self._max_reconnect)
         async with asyncio.timeout(timeout):
             return await waiter.wait(job_id)
 
@@ -47,8 +49,10 @@ class Waiter:
 class _QueueWaiter:
     """All waits for jobs of one queue; they share one listener and their reads of the store."""
 
-    def __init__(self, store: Store, queue: str) -> None:
+    def __init__(self, store: Store, queue: str, max_reconnect: float | None) -> None:
         self._store = store
+        self._max_reconnect = max_reconnect
+        self._away_since: float | None = None
         self._queue = queue
         self._waiting: dict[JobId, list[SnapshotFuture]] = {}
         self._to_look_at: set[JobId] = set()
@@ -100,12 +104,25 @@ class _QueueWaiter:
             self._to_look_at.difference_update(job_ids)
             try:
                 snapshots = await self._store.get(self._queue, job_ids)
-            except StoreError:
+            except StoreError as error:
                 # The next poll tries again.
+                self._give_up_after(error)
                 return
+            self._away_since = None
             for job_id, snapshot in zip(job_ids, snapshots, strict=True):
                 if snapshot is None or snapshot.state.final:
                     self._answer(job_id, snapshot)
+
+    def _give_up_after(self, error: StoreError) -> None:
+        """Fail all waits if the store has been away for longer than the app allows."""
+        now = time.monotonic()
+        self._away_since = since = now if self._away_since is None else self._away_since
+        if self._max_reconnect is None or now - since < self._max_reconnect:
+            return
+        said = f"the store has been away for longer than max_reconnect={self._max_reconnect:g} s"
+        for answer in (each for answers in self._waiting.values() for each in answers):
+            if not answer.done():
+                answer.set_exception(StoreUnavailable(f"{said}: {error}"))
 
     def _answer(self, job_id: JobId, snapshot: JobSnapshot | None) -> None:
         for answer in self._waiting.get(job_id, ()):

@@ -25,6 +25,9 @@ class WorkerApp(DeclaredApp, Protocol):
     def crash_limit(self) -> int: ...
 
     @property
+    def max_reconnect(self) -> float | None: ...
+
+    @property
     def events(self) -> bool: ...
 
     @property

@@ -55,6 +55,7 @@ class WorkerRuntime:
         self._hurrying = hurrying
         self._shared = SharedServices(app, settings, state, totals)
         self.failures = self._shared.failures
+        self.outage = self._shared.outage
         self._dead_jobs = self._make_dead_jobs()
         job_died = self._job_died if self._dead_jobs else None
         self.loops = ConsumerLoops(settings, self._shared, self._died, hurrying, job_died)

@@ -10,7 +10,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, StoreUnavailable
 from headrace.metrics.totals import Phase, Totals
 from headrace.worker.app import WorkerApp
 from headrace.worker.logs.banner import Banner
@@ -38,6 +38,8 @@ class Worker:
         self.outcome: WorkerOutcome | None = None
         """How it ended, once it has; also if `run` was cancelled."""
         self._drain = settings.drain
+        self._lost = ""
+        """Why it gave its store up, if it did."""
         self._stopping = asyncio.Event()
         self._hurrying = asyncio.Event()
         self._running: asyncio.Task[WorkerOutcome] | None = None
@@ -60,7 +62,9 @@ class Worker:
             raise ConfigError("this worker has run already: make another with app.worker()")
         async with AsyncExitStack() as stack:
             stack.enter_context(named_in_log(self.name))
-            wait = StoreWait(self.settings.wait_for_store, self._stopping)
+            limit = self.settings.wait_for_store
+            limit = self.app.max_reconnect if limit is None else limit
+            wait = StoreWait(limit, self._stopping)
             try:
                 await wait.through(partial(stack.enter_async_context, self.app))
                 if not self.is_supervised:
@@ -73,11 +77,25 @@ class Worker:
                 return self.outcome
             self._banner.runs(brief=self.is_supervised)
             self._ready.set()
+            call_soon = asyncio.get_running_loop().call_soon_threadsafe
+            runtime.outage.limit = self.app.max_reconnect
+            runtime.outage.on_limit = lambda trouble: call_soon(self._give_up, trouble)
             try:
                 await self._stopping.wait()
             finally:
                 outcome = await self._ended(runtime)
+            if self._lost:
+                limit = self.app.max_reconnect
+                raise StoreUnavailable(
+                    f"the worker ends, as its store has been away for longer than "
+                    f"max_reconnect={limit:g} s: {self._lost}"
+                )
             return outcome
+
+    def _give_up(self, trouble: str) -> None:
+        if not self._stopping.is_set():
+            self._lost = trouble
+            self.stop(0.0)
 
     async def _started(self, state: Any) -> WorkerRuntime:
         self._count_for_sinks()

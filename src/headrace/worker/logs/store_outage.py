@@ -31,6 +31,9 @@ class StoreOutage:
         self._since = 0.0
         self._said_at = 0.0
         self._said: set[str] = set()
+        self.limit: float | None = None
+        self.on_limit: Callable[[str], object] = _unheard
+        """Called, on any thread, when the store has been away for longer than `limit` seconds."""
 
     def trouble(self, part: Hashable, complaint: str, error: StoreError) -> None:
         """`part` has failed; `complaint` says what that means, such as "the reader waits"."""
@@ -67,6 +70,8 @@ class StoreOutage:
 
     def _say_away(self, text: str, *, answered: bool) -> None:
         now = self._monotonic()
+        if self._away and self.limit is not None and now - self._since >= self.limit:
+            self.on_limit(text)
         if not self._away:
             self._away, self._since = True, now
             self._said.clear()
@@ -78,6 +83,9 @@ class StoreOutage:
         self._said_at = now
         self._said.add(text)
         log.warning("%s: %s", what, text, extra={"error": text})
+
+
+def _unheard(_: str) -> None: ...
 
 
 def level_of(error: StoreError) -> int:
