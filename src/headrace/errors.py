@@ -443,6 +443,7 @@ class TaskCancelled(BaseException):
 def _seconds(delay: float | timedelta | None) -> float | None:
     if isinstance(delay, timedelta):
         delay = delay.total_seconds()
-    if delay is not None and not 0 <= delay < float("inf"):
+    is_number = isinstance(delay, (int, float)) and not isinstance(delay, bool)
+    if delay is not None and not (is_number and 0 <= delay < float("inf")):
         raise ConfigError(f"a delay must be zero or more seconds, not {delay!r}")
     return delay

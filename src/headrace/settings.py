@@ -160,6 +160,7 @@ def _setting(name: str, given: R | None, convert: Callable[[str], R], default: R
         kind = convert.__name__.strip("_").replace(
             "read_keep", "number of jobs, or a time: 2h, or both: 500,2h"
         )
+        kind = {"int": "whole number", "float": "number"}.get(kind, kind)
         kind = kind.replace("read_duration", "time: 90 (seconds), 30m, 2h")
         raise ConfigError(f"HEADRACE_{name}={text!r} is not a {kind}") from None
 

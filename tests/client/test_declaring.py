@@ -158,6 +158,8 @@ def test_an_app_has_one_fallback_which_takes_a_job() -> None:
     app = Headrace("memory://", unknown_task_after=60)
     with pytest.raises(ConfigError, match="annotate it as UnknownJob"):
         app.fallback(handle)  # type: ignore[type-var]
+    with pytest.raises(ConfigError, match="must take the job, an UnknownJob, as its first"):
+        app.fallback(lambda: None)  # type: ignore[type-var]
     with pytest.raises(ConfigError, match="after is longer than unknown_task_after"):
         app.fallback(after=61)(rescue)
     with pytest.raises(ConfigError, match=r"app.fallback\(\) has no 'queue'; it takes after, "):

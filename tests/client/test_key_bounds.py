@@ -59,7 +59,9 @@ def test_a_wrong_bound_of_keys_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(ConfigError, match="queue 'mail': max_pending_per_key must be a whole"):
         Headrace("memory://").queue("mail", max_pending_per_key=True)
     monkeypatch.setenv("HEADRACE_MAX_PENDING_PER_KEY", "few")
-    with pytest.raises(ConfigError, match="HEADRACE_MAX_PENDING_PER_KEY='few' is not a int"):
+    with pytest.raises(
+        ConfigError, match="HEADRACE_MAX_PENDING_PER_KEY='few' is not a whole number"
+    ):
         Headrace("memory://")
     monkeypatch.setenv("HEADRACE_MAX_PENDING_PER_KEY", "7")
     assert Headrace("memory://").max_pending_per_key == 7

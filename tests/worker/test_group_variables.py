@@ -87,3 +87,18 @@ async def test_a_variable_for_a_group_that_the_app_lacks_is_a_warning(
         "this app has no group for the variable HEADRACE_GROUP_BILING_CONSUMERS: "
         "did you mean 'BILLING'?"
     ]
+
+
+async def test_a_pattern_has_a_group_before_it_has_topics(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = Headrace("memory://")
+
+    @app.subscribe("orders.*", "billing")
+    async def bill(data: bytes) -> None:
+        pass
+
+    monkeypatch.setenv("HEADRACE_GROUP_BILLING_MAX_IN_FLIGHT", "2")
+    async with app.worker():
+        pass
+    assert "has no group" not in caplog.text

@@ -79,7 +79,7 @@ class Fallback(Task[..., Any]):
         known = sorted(FallbackKwargs.__annotations__)
         if unknown := sorted(options.keys() - set(known)):
             raise ConfigError(f"app.fallback() has no {unknown[0]!r}; it takes {', '.join(known)}")
-        self._parameters = Parameters(function, where, (Context,))
+        self._parameters = Parameters(function, where, (Context,), what="job, an UnknownJob,")
         if self._parameters.event_type not in (Any, UnknownJob):
             raise ConfigError(
                 f"{where}its parameter {self._parameters.event!r} is the job: annotate it as "

@@ -24,7 +24,7 @@ from headrace.core.job.outcome import Dead, Outcome, Retried
 from headrace.core.job.retry import RemoteError, Retry, names_of
 from headrace.core.job.state import Reason, State
 from headrace.core.job.verdict import decode_verdict
-from headrace.errors import Defer, Reject, RetryLater
+from headrace.errors import ConfigError, Defer, Reject, RetryLater
 
 PROMPT = Retry(3, backoff="fixed", base=2, jitter=False)
 
@@ -363,3 +363,10 @@ def test_deliveries_for_other_reasons_are_no_tries_to_have_a_payload() -> None:
     assert isinstance(outcome, Retried)
     assert outcome.delay_ms == 1000
     assert history_of(outcome).defers == 400
+
+
+@pytest.mark.parametrize("delay", ["5", True, -1, float("nan"), float("inf")])
+def test_a_delay_that_is_no_time_is_refused_in_words(delay: Any) -> None:
+    for control in (Defer, RetryLater):
+        with pytest.raises(ConfigError, match="zero or more seconds, not"):
+            control(delay)

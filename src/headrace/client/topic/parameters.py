@@ -26,8 +26,9 @@ class Parameters:
         fillers: tuple[type, ...],
         *,
         needs_event: bool = True,
+        what: str = "event",
     ) -> None:
-        self._where = where
+        self._where, self._what = where, what
         _check_function(function, where)
         hints = _hints(function, where)
         found = list(inspect.signature(function).parameters.values())
@@ -86,7 +87,8 @@ class Parameters:
             raise ConfigError(f"{self._where}nothing can be given for its parameter {extra[0]!r}")
         if first is None or (not needed and first.default is not _EMPTY):
             if needed:
-                raise ConfigError(f"{self._where}it must take the event as its first parameter")
+                said = f"it must take the {self._what} as its first parameter"
+                raise ConfigError(f"{self._where}{said}")
             return None
         return first.name
 

@@ -55,6 +55,7 @@ class Banner:
         """A misspelt variable changes nothing; one may also be meant for another app."""
         topics = self._app.topics.values()
         groups = {one.wants.group for topic in topics for one in topic.subscriptions.values()}
+        groups |= {one.wants.group for one in self._app.patterns}
         for variable in strange_variables(groups, os.environ):
             said = "this app has no group for the variable %s"
             log.warning(said, variable, extra={"variable": variable})
