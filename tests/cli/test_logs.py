@@ -162,7 +162,7 @@ def test_every_kind_of_worker_logs_what_failed_wherever_it_ran(
         ("in_thread", "in a thread"),
         ("in_process", "in a process"),
     ):
-        worker.says(f"failed, attempt 1 of 2, next try in 0 ms: ValueError: {text}")
+        worker.says(f"failed, attempt 1 of 2, next try at once: ValueError: {text}")
         worker.says(f"is dead (retries_exhausted) after attempt 2 of 2: ValueError: {text}")
         worker.says(f'    raise ValueError("{text}")')
         assert f" WARNING headrace.worker: {task} " in worker.output

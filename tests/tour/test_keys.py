@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from headrace import ConfigError, Headrace, Retry
+from headrace import ConfigError, Headrace, JobFailed, Retry
 
 
 async def test_jobs_of_one_key_run_one_after_the_other_in_order(app: Headrace) -> None:
@@ -119,3 +119,27 @@ async def test_a_bad_key_is_refused(app: Headrace, key: str) -> None:
 
     with pytest.raises(ConfigError, match="key"):
         work.options(key=key)
+
+
+async def test_dead_jobs_of_a_key_are_replayed_in_the_order_in_which_they_died(
+    app: Headrace,
+) -> None:
+    ran: list[int] = []
+    broken = True
+
+    @app.task(concurrency=1, retry=Retry(1))
+    async def note(number: int) -> None:
+        if broken:
+            raise ConnectionError
+        ran.append(number)
+
+    async with app.worker():
+        jobs = await app.enqueue_many(note.options(key="a").call(number) for number in range(6))
+        for job in jobs:
+            with pytest.raises(JobFailed):
+                await job.result(30)
+        broken = False
+        assert await app.admin.replay(queue="default") == 6
+        for job in jobs:
+            await job.result(30)
+    assert ran == list(range(6))

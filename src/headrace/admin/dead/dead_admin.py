@@ -146,11 +146,12 @@ class DeadAdmin(AdminContext):
     ) -> int:
         """Send dead jobs again with all their tries; returns their number. Chosen by id, or else
         all that match, as in `dead`: then a queue or a condition must be given. A job that is not
-        dead (any more) is left alone, so asking twice replays once. Events of a group go oldest
-        first, only in groups in which they are dead; an event named without a group, in all of
-        those. Jobs of a flow that died with a replayed one wait again, with the results that they
-        have. For one of those, the job that failed first is replayed; if that one was purged, they
-        can never run: where none of the jobs named by id can, that is a `ConfigError`.
+        dead (any more) is left alone, so asking twice replays once. Those that match go in the
+        order in which they died, and so do events of a group. Events go only in groups in which
+        they are dead; an event named without a group, in all of those. Jobs of a flow that died
+        with a replayed one wait again, with the results that they have. For one of those, the job
+        that failed first is replayed; if that one was purged, they can never run: where none of the
+        jobs named by id can, that is a `ConfigError`.
 
         `edit` changes their arguments: new values by name, or a function from all arguments (plain
         values by name) to all arguments. If one of the jobs would not fit its task then, that is an
@@ -198,13 +199,10 @@ class DeadAdmin(AdminContext):
         matcher = await JobMatcher.of(store, wanted, self._redaction, self._app)
         done = 0
         for name in await self._with_dead(wanted.queue):
-            if group_source(name):
-                pages = matching(store, name, matcher)
-                found = [job.job_id async for jobs in pages for job in jobs]
-                done += len(await _taken(verb, name, found[::-1]))
-                continue
-            async for jobs in matching(store, name, matcher):
-                done += len(await _taken(verb, name, [job.job_id for job in jobs]))
+            pages = matching(store, name, matcher)
+            found = [job.job_id async for jobs in pages for job in jobs]
+            # In the order in which they died: a group may be ordered, and so are jobs of a key.
+            done += len(await _taken(verb, name, found[::-1]))
         return done
 
     async def _apply_to(self, verb: Verb, named: Iterable[str], queue: str | None) -> int:

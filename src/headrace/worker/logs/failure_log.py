@@ -170,10 +170,11 @@ def _again(failed: _Failed, outcome: Outcome, last: Attempt) -> _Line:
     delay_ms = outcome.delay_ms if isinstance(outcome, Retried) else 0
     tried = _tried(failed, outcome, last)
     next_try = to_datetime(last.ended_ms + delay_ms)
+    when = f"in {length_text(delay_ms / 1000)}" if delay_ms else "at once"
     return _Line(
         logging.WARNING,
         failed.run.delivery.id_text,
-        f"{_name(failed.run)} failed, {tried}, next try in {length_text(delay_ms / 1000)}",
+        f"{_name(failed.run)} failed, {tried}, next try {when}",
         (_kind(failed.run), "failed"),
         one_line(last),
         "",
