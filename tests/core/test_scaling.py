@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.scaling.scaler import Scaler, ScalingDecision
-from headrace.core.scaling.scaling import Scaling
+from headrace.core.scaling.scaling import Scaling, read_range
 from headrace.core.scaling.snapshot import Load
 from headrace.errors import ConfigError
 
@@ -209,3 +209,18 @@ def test_what_would_go_up_and_down_at_once_is_refused() -> None:
 def test_numbers_that_cannot_be_are_refused(numbers: tuple[int, int]) -> None:
     with pytest.raises(ConfigError, match=r"number of consumers|smaller number first"):
         Scaling(*numbers)
+
+
+def test_variables_change_how_eagerly_it_scales() -> None:
+    variables = {"HEADRACE_SCALE_UP": "3", "HEADRACE_SCALE_AGE": " ", "HEADRACE_SCALE_POLL": "1"}
+    scaling = Scaling.of(1, 8, variables)
+    assert (scaling.up, scaling.age, scaling.poll, scaling.fixed) == (3.0, 60.0, 1.0, False)
+    with pytest.raises(ConfigError, match="HEADRACE_SCALE_UP='fast' is not a number"):
+        Scaling.of(1, 8, {"HEADRACE_SCALE_UP": "fast"})
+
+
+def test_a_range_is_a_number_or_two() -> None:
+    assert [read_range(text) for text in ("4", "1..8")] == [(4, 4), (1, 8)]
+    for odd in ("", "0", "8..1", "1..2..3", "few"):
+        with pytest.raises(ValueError):
+            read_range(odd)

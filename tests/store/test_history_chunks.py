@@ -7,15 +7,6 @@ import pytest
 from headrace.core.job import ids
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import encode_envelope
-from headrace.core.job.history import (
-    Attempt,
-    History,
-    all_attempts,
-    bounded_earlier,
-    decode_history,
-    encode_history,
-    replayed_history,
-)
 from headrace.core.job.history_rules import HistoryBounds, HistoryRules
 from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import DONE, Done, Retried
@@ -121,31 +112,3 @@ def test_bytes_that_are_no_chunk_are_passed_over_in_pages() -> None:
     assert (len(page.jobs), page.cursor, len(odd)) == (1, "", 2)
     with pytest.raises(ConfigError, match="cursor"):
         positions_in("nonsense")
-
-
-def failed_history(number: int, traceback: str = "") -> History:
-    return History((Attempt(1, 1, 2, "wanda", "ValueError", f"no {number}", traceback),), 1)
-
-
-def test_attempts_of_all_lives_are_numbered_through() -> None:
-    data = b""
-    for number in range(3):
-        before = decode_history(replayed_history(data, 7, "ann"))
-        data = encode_history(History(failed_history(number).attempts, 1, 0, before.earlier))
-    every = all_attempts(decode_history(data))
-    assert [each.number for each in every] == [1, 2, 3]
-    assert [each.error_text for each in every] == ["no 0", "no 1", "no 2"]
-    assert decode_history(replayed_history(b"", 7)) == History(replayed_ms=7)
-    assert len(decode_history(replayed_history(data, 7, "ann")).attempts) == 0
-
-
-def test_earlier_attempts_do_not_grow_without_end() -> None:
-    data = b""
-    for number in range(200):
-        before = decode_history(replayed_history(data, 7, "ann"))
-        mine = failed_history(number, "x" * 5_000).attempts
-        data = encode_history(History(mine, 1, 0, bounded_earlier(before)))
-        assert len(data) < 100_000
-    every = all_attempts(decode_history(data))
-    assert every[-1].error_text == "no 199"
-    assert len(every) >= 10

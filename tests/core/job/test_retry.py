@@ -9,7 +9,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headrace.core.job.retry import Backoff, RemoteError, Retry, full_name, names_of
+from headrace.core.job.retry import (
+    Backoff,
+    RemoteError,
+    Retry,
+    check_on_timeout,
+    full_name,
+    names_of,
+    timeout_means,
+)
 from headrace.errors import ConfigError
 
 seconds = st.floats(0, 1e11, allow_nan=False)
@@ -157,3 +165,12 @@ def test_a_policy_is_a_value() -> None:
     assert hash(Retry(5, backoff=[1, 2])) == hash(Retry(5, backoff=(1.0, 2.0)))
     with pytest.raises(AttributeError):
         Retry().cap = 5.0  # type: ignore[misc]
+
+
+def test_a_call_says_what_its_timeout_means_or_else_its_task() -> None:
+    assert timeout_means("", "dead") == "dead"
+    assert timeout_means("defer", "dead") == "defer"
+    # A newer sender may know more.
+    assert timeout_means("sing", "dead") == "dead"
+    with pytest.raises(ConfigError, match="on_timeout must be 'retry', 'dead' or 'defer', not 7"):
+        check_on_timeout("on_timeout", 7)

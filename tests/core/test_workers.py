@@ -1,0 +1,47 @@
+"""Records of workers: written, read back, and read from a version that nobody knows."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from headrace.core.breaker import Breaker
+from headrace.core.scaling.scaler import Scaler
+from headrace.core.scaling.scaling import Scaling
+from headrace.core.workers import (
+    Scaled,
+    StopRequest,
+    SupervisorRecord,
+    WorkerRecord,
+    decode_record,
+    decode_stop,
+    decode_supervisor,
+    encode_record,
+)
+
+RECORD = WorkerRecord("w-1", "host", 7, 1000, {"mail": 1}, 10, "0.1", "3.11", 2, 3000)
+
+
+def test_a_record_is_read_back() -> None:
+    assert decode_record(encode_record(RECORD)) == RECORD
+    assert RECORD.started == datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
+    assert RECORD.last_beat == datetime(1970, 1, 1, 0, 0, 3, tzinfo=UTC)
+
+
+def test_a_supervisor_says_how_many_processes_it_runs() -> None:
+    scaled = Scaled.of(Scaler(Scaling(1, 8)), Breaker(), count=3, slots=30)
+    assert (scaled.count, scaled.least, scaled.most, scaled.slots) == (3, 1, 8, 30)
+    record = SupervisorRecord("host", 7, scaled)
+    assert decode_supervisor(encode_record(record)) == record
+
+
+@pytest.mark.parametrize("odd", [b"", b"\xc1", b"\x91\x00", b"\x81\xa4name\xc0"])
+def test_what_cannot_be_read_is_no_record_but_still_asks_for_a_stop(odd: bytes) -> None:
+    assert decode_record(odd) is None
+    assert decode_supervisor(odd) is None
+    assert decode_stop(odd) == StopRequest()
+
+
+def test_a_stop_is_read_back() -> None:
+    assert decode_stop(encode_record(StopRequest(2.5))) == StopRequest(2.5)
