@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 
 from headrace import Event, EventError
 from headrace.core.job import ids
 from headrace.core.job.envelope import NO_OVERRIDES, Envelope, Overrides, encode_envelope
-from headrace.core.job.failure import Unfit
+from headrace.core.job.failure import PayloadUnavailable, Unfit
 from headrace.core.job.state import Reason
-from headrace.core.topic.event import read_event
+from headrace.core.topic.event import read_event, trace_id_of
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -90,3 +91,49 @@ def test_bytes_that_are_no_envelope_are_an_event_without_data() -> None:
     assert (event.id, event.topic, event.raw) == (ids.to_text(job_id), "orders", b"\xc1")
     with pytest.raises(EventError, match="not a job envelope"):
         _ = event.data
+
+
+async def test_a_payload_that_is_kept_elsewhere_is_loaded() -> None:
+    async def load(envelope: Envelope) -> Envelope:
+        return msgspec.structs.replace(envelope, payload=envelope.payload.upper())
+
+    event = made()
+    await event.load(load)
+    assert (event.data, event.raw) == ("PAID", b"PAID")
+
+
+@pytest.mark.parametrize(
+    "problem", [PayloadUnavailable("no answer"), Unfit(Reason.BAD_EVENT, "it is gone")]
+)
+async def test_an_event_whose_payload_cannot_be_loaded_is_an_error_only_for_its_data(
+    problem: Exception,
+) -> None:
+    async def load(envelope: Envelope) -> Envelope:
+        raise problem
+
+    event = made(b"bad", Overrides(key="o-1"))
+    await event.load(load)
+    assert (event.key, event.raw) == ("o-1", b"bad")
+    with pytest.raises(EventError, match="it is bad"):
+        _ = event.data
+
+
+def test_an_event_occurred_when_its_publisher_says() -> None:
+    event = made(overrides=Overrides(sent_ms=9_000, occurred_us=1_000_001))
+    assert event.occurred_at == datetime(1970, 1, 1, 0, 0, 1, 1, tzinfo=UTC)
+    assert made(overrides=Overrides(occurred_us=10**18)).occurred_at is None
+
+
+def test_an_event_occurred_when_it_was_published_if_nobody_says() -> None:
+    event = made(overrides=Overrides(sent_ms=9_000))
+    assert event.occurred_at == event.time == datetime(1970, 1, 1, 0, 0, 9, tzinfo=UTC)
+
+
+def test_an_event_shows_its_id_and_topic() -> None:
+    assert repr(made(key=ids.to_id("order-5"))) == "<Event order-5 of 'orders'>"
+
+
+def test_headers_belong_to_a_trace_or_to_none() -> None:
+    assert trace_id_of({"traceparent": TRACE}) == "0af7651916cd43dd8448eb211c80319c"
+    assert trace_id_of({"traceparent": TRACE.upper()}) == ""
+    assert trace_id_of({"tenant": "eu"}) == ""

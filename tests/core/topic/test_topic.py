@@ -9,7 +9,13 @@ import pytest
 
 from headrace import ConfigError, Retry
 from headrace.core.topic.subscription import SubscriptionOptions, check_patience, check_subscription
-from headrace.core.topic.topic import TopicOptions, check_place
+from headrace.core.topic.topic import (
+    TopicKwargs,
+    TopicOptions,
+    check_known,
+    check_place,
+    checked_key,
+)
 
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
 NOW_MS = int(NOW.timestamp() * 1000)
@@ -128,3 +134,32 @@ def test_a_time_that_has_not_come_is_no_place() -> None:
 
 def test_a_group_may_wait_for_a_minute_only() -> None:
     assert TopicOptions("orders", group_gone_after=60).gone_after_ms == 60_000
+
+
+def test_options_that_a_topic_has_are_known() -> None:
+    check_known("topic 'orders': it", {"shards": 3, "codec": "json"}, TopicKwargs, {})
+
+
+def test_an_option_that_there_is_not_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(ConfigError, match=r"'orders': it has no 'colour': it takes .*retention, "):
+        check_known("topic 'orders': it", {"shards": 3, "colour": 1}, TopicKwargs, {})
+
+
+def test_an_option_of_something_else_is_refused_with_a_hint() -> None:
+    hints = {"batch": "a subscription has it"}
+    with pytest.raises(ConfigError, match=r"^it has no 'batch': a subscription has it$"):
+        check_known("it", {"batch": 5, "zone": "UTC"}, TopicKwargs, hints)
+
+
+def test_a_key_is_made_by_a_function_or_there_is_none() -> None:
+    def order_id(event: dict[str, str]) -> str:
+        return event["order_id"]
+
+    assert checked_key("topic 'orders': ", order_id) is order_id
+    assert checked_key("topic 'orders': ", None) is None
+
+
+@pytest.mark.parametrize("key", ["order_id", 5, ("a", "b")])
+def test_a_key_that_is_no_function_is_refused(key: object) -> None:
+    with pytest.raises(ConfigError, match="topic 'orders': key must be a function of the event"):
+        checked_key("topic 'orders': ", key)
