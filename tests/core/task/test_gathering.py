@@ -202,3 +202,11 @@ def test_a_queue_that_counts_single_jobs_takes_no_batch_that_gathers(bound: Any)
     with pytest.raises(ConfigError, match=f"'pack'.*the {next(iter(bound))} of queue 'mail'"):
         task.options(queue="mail").call(Order(7)).parcel()
     assert gathering(task.options(queue="long")) == gathering(task)
+
+
+@pytest.mark.parametrize("item", [Any, dict])
+def test_a_field_is_looked_for_in_the_item_however_it_is_given(item: Any) -> None:
+    make = key_maker("", "shop", "items", item)
+    assert make({"shop": 7}) == make(items={"shop": 7}) == "7"
+    itself = key_maker("", "items", "items", int)
+    assert itself(7) == itself(items=7) == "7"

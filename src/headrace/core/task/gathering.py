@@ -74,15 +74,25 @@ def key_maker(where: str, key: LabelMaker | str, parameter: str, item: Any) -> L
     itself, or of a field of an `item` of this type."""
     if not isinstance(key, str):
         return key
+
+    def item_of(*items: Any, **named: Any) -> Any:
+        return items[0] if items else named[parameter]
+
     if key == parameter:
-        return _text
-    is_known = isinstance(item, type) and not issubclass(item, Mapping)
+        return lambda *items, **named: _text(item_of(*items, **named))
+    # On Python 3.11, Any is a class.
+    is_known = isinstance(item, type) and item is not Any and not issubclass(item, Mapping)
     if is_known and not hasattr(item, key) and key not in _fields_of(item):
         raise ConfigError(
             f"{where}batch_key: {item.__name__} has no {key!r}; give a field of it, {parameter!r} "
             "for the item itself, or a function of the item"
         )
-    return lambda item: _text(item[key] if isinstance(item, Mapping) else getattr(item, key))
+
+    def key_of(*items: Any, **named: Any) -> Any:
+        found = item_of(*items, **named)
+        return _text(found[key] if isinstance(found, Mapping) else getattr(found, key))
+
+    return key_of
 
 
 def _fields_of(kind: type) -> set[str]:
