@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON ?=
 VENV := .venv$(if $(PYTHON),-$(notdir $(PYTHON)))
 
-.PHONY: demo test check coverage bench chaos dist format screenshots servers clean
+.PHONY: demo test check coverage bench chaos dist docs format screenshots servers clean
 
 demo: $(VENV)/.package
 	$(VENV)/bin/headrace demo
@@ -17,6 +17,7 @@ check: $(VENV)/.tools
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/python -m pytest -n 2 tests/core --cov=headrace.core --cov-report=term:skip-covered --cov-fail-under=95
+	$(MAKE) docs
 
 # What the tests reach in this process, workers that they start left out. Python 3.12 or newer measures
 # it at little cost: make coverage PYTHON=python3.13
@@ -34,6 +35,10 @@ chaos: $(VENV)/.tools servers
 dist: $(VENV)/.tools
 	rm -rf dist
 	$(VENV)/bin/python -m build --no-isolation
+
+# The documentation as a site, in site/. A broken link, or a page in no navigation, is an error.
+docs: $(VENV)/.tools
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --strict
 
 # The pictures of the dashboard and of the terminal view in docs/screenshots.
 screenshots: $(VENV)/.tools servers
@@ -58,4 +63,4 @@ servers:
 	tools/setup servers
 
 clean:
-	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build
+	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build site

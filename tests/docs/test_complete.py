@@ -48,10 +48,13 @@ def test_every_decision_is_listed_in_order() -> None:
     assert listed == sorted(path.stem for path in DOCS.glob("decisions/*.md"))
 
 
-def test_every_page_is_listed() -> None:
+def test_every_page_is_listed_once() -> None:
+    """The navigation of the site is made from this list: see tools/site/navigation.py."""
     index = (DOCS / "index.md").read_text()
-    pages = {path.name for path in DOCS.glob("*.md")} - {"index.md"}
-    assert {name for name in pages if f"]({name})" not in index} == set()
+    listed = re.findall(r"^\| \[[^]]+\]\(([\w/-]+\.md)\) \|", index, re.MULTILINE)
+    pages = [*DOCS.glob("*.md"), *DOCS.glob("howto/*.md")]
+    listed = [name for name in listed if not name.startswith("decisions/")]
+    assert sorted(listed) == sorted(str(path.relative_to(DOCS)) for path in pages)
 
 
 def test_what_people_do_is_logged_where_the_pages_say() -> None:
@@ -61,3 +64,13 @@ def test_what_people_do_is_logged_where_the_pages_say() -> None:
 
 def test_a_job_that_is_not_found_may_have_left_the_history() -> None:
     assert "keep_done" in str(JobNotFound("x"))
+
+
+def test_the_changelog_says_each_thing_once_under_the_word_one_looks_for() -> None:
+    """An entry begins with its subject in bold, or a name in code; no subject comes twice."""
+    text = (DOCS.parent / "CHANGELOG.md").read_text()
+    subjects = re.findall(r"^- \*\*(.+?)\*\*", text, re.MULTILINE)
+    assert len(subjects) > 30
+    assert len(set(subjects)) == len(subjects)
+    (first, *_) = re.findall(r"^## \[0\.1\.0\].*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert first.count("\n- ") < 70

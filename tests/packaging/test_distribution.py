@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -54,6 +55,13 @@ def test_the_wheel_has_every_file_of_the_package(wheel: Path) -> None:
     assert packed == there
 
 
+def test_pytest_finds_the_plugin_in_the_wheel(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as opened:
+        (name,) = (each for each in opened.namelist() if each.endswith("/entry_points.txt"))
+        assert "[pytest11]\npytest_headrace = pytest_headrace\n" in opened.read(name).decode()
+        assert "pytest_headrace/__init__.py" in opened.namelist()
+
+
 def test_the_wheel_says_what_it_is_and_what_it_needs(wheel: Path) -> None:
     said = metadata_of(wheel)
     assert (said["Name"], said["Version"], said["License-Expression"]) == (
@@ -67,7 +75,23 @@ def test_the_wheel_says_what_it_is_and_what_it_needs(wheel: Path) -> None:
         for each in said.get_all("Requires-Dist") or ()
         if "extra ==" not in each
     ]
-    assert sorted(needed) == ["click", "cronsim", "msgspec", "redis", "uvloop"]
+    assert sorted(needed) == ["click", "cronsim", "msgspec"]
+
+
+def test_the_description_leads_to_files_of_this_version_by_their_addresses(wheel: Path) -> None:
+    said = metadata_of(wheel)
+    urls = dict(each.split(", ") for each in said.get_all("Project-URL") or ())
+    description = bytes(said.get_payload(decode=True)).decode()
+    links = re.findall(r"(!?)\[[^]]*\]\(([^)\s]+)\)", description)
+    assert len(links) > 20
+    assert [link for _, link in links if not link.startswith("https://")] == []
+    for picture, link in links:
+        kind = "raw" if picture else "blob"
+        path = link.removeprefix(f"{urls['Repository']}/{kind}/v{VERSION}/").partition("#")[0]
+        assert path != link, link
+        assert (ROOT / path).is_file(), link
+    # Nothing else differs from what the repository shows.
+    assert re.sub(r"https://[^)]+/v[\d.]+/", "", description) == (ROOT / "README.md").read_text()
 
 
 def test_jobs_run_with_the_installed_wheel_alone(wheel: Path, tmp_path: Path) -> None:

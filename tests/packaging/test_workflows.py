@@ -30,3 +30,15 @@ def test_every_python_that_the_package_names_is_tested() -> None:
     named = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text())
     check = yaml.safe_load((ROOT / ".github/workflows/check.yml").read_text())
     assert check["jobs"]["test"]["strategy"]["matrix"]["python"] == named
+
+
+def test_the_site_that_is_published_is_the_one_that_is_checked() -> None:
+    """`make check` builds it too, with the same target, so that a broken link is found before."""
+    workflow = yaml.safe_load((ROOT / ".github/workflows/docs.yml").read_text())
+    steps = workflow["jobs"]["build"]["steps"]
+    assert [step["run"] for step in steps if "run" in step] == ["make docs"]
+    uploaded = [step["with"]["path"] for step in steps if "upload-pages" in step.get("uses", "")]
+    site = yaml.load((ROOT / "mkdocs.yml").read_text(), Loader=yaml.BaseLoader)["site_dir"]
+    assert uploaded == [site]
+    _, _, check = (ROOT / "Makefile").read_text().partition("\ncheck:")
+    assert "$(MAKE) docs" in check.partition("\n\n")[0]
