@@ -9,12 +9,14 @@ import pytest
 
 from headrace.core.clock import (
     Clock,
+    ManualClock,
     SystemClock,
     epoch_ms,
     epoch_ms_before,
     epoch_us,
     from_epoch_us,
     read_duration,
+    skips_nothing,
     to_datetime,
     to_ms,
 )
@@ -52,3 +54,42 @@ def test_a_moment_is_kept_to_the_microsecond_and_never_comes_early() -> None:
 def test_seconds_and_timedeltas_are_rounded_up() -> None:
     assert to_ms("delay", 0.0001) == 1
     assert to_ms("delay", timedelta(seconds=2)) == 2000
+
+
+def test_a_manual_clock_stands_still_until_it_is_moved() -> None:
+    clock = ManualClock()
+    assert clock.now() == datetime(2026, 1, 1, tzinfo=UTC)
+    clock.advance(1.5)
+    clock.advance(timedelta(seconds=0.5))
+    clock.advance(8, days=3, hours=2, minutes=1)
+    assert clock.now() == datetime(2026, 1, 4, 2, 1, 10, tzinfo=UTC)
+    clock.move_to(datetime(2030, 1, 1, tzinfo=UTC))
+    # One more for each move, as stores add one to each delay.
+    assert clock.now_ms() == 1_893_456_000_004
+    with pytest.raises(ConfigError, match="move_to"):
+        clock.move_to(datetime(2030, 1, 1))
+
+
+def test_a_manual_clock_does_not_go_back() -> None:
+    clock = ManualClock()
+    with pytest.raises(ConfigError, match="does not go back, to 2025-12-31T23:59:55"):
+        clock.advance(-5)
+    with pytest.raises(ConfigError, match=r"at 2026-01-01T00:00:00.* begin earlier"):
+        clock.move_to(datetime(2025, 1, 1, tzinfo=UTC))
+    clock.move_to(clock.now())
+    assert clock.now_ms() == 1_767_225_600_000
+
+
+def test_a_moved_clock_calls_its_listeners() -> None:
+    clock, heard = ManualClock(), list[int]()
+    end = clock.on_move(lambda: heard.append(clock.now_ms()))
+    clock.advance(1)
+    end()
+    clock.advance(1)
+    assert heard == [1_767_225_601_001]
+
+
+def test_only_a_manual_clock_skips_nothing() -> None:
+    assert skips_nothing(ManualClock())
+    assert not skips_nothing(ManualClock(downtime=True))
+    assert not skips_nothing(SystemClock())

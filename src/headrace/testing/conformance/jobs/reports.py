@@ -16,7 +16,7 @@ from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, kept, pa
 from headrace.testing.conformance.jobs.settlement import CANCELLED, DEAD
 
 HALF = b"\x92\xcb\x3f\xe0\x00\x00\x00\x00\x00\x00\xa0"
-ENDS: list[Outcome] = [DONE, kept(), DEAD, CANCELLED]
+ENDS: list[Outcome] = [DONE, kept(), CANCELLED]
 
 
 class ReportsConformance(Ground):
@@ -35,7 +35,7 @@ class ReportsConformance(Ground):
     @pytest.mark.parametrize(
         "constraints", [Constraints(), Constraints(priority=3)], ids=["plain", "constrained"]
     )
-    @pytest.mark.parametrize("outcome", ENDS, ids=["done", "kept", "dead", "cancelled"])
+    @pytest.mark.parametrize("outcome", ENDS, ids=["done", "kept", "cancelled"])
     async def test_progress_goes_with_the_job(
         self, store: Store, outcome: Outcome, constraints: Constraints
     ) -> None:
@@ -50,6 +50,29 @@ class ReportsConformance(Ground):
             assert snapshot is None or snapshot.progress == b""
             # A report that comes too late changes nothing.
             await store.report(QUEUE, [Report(item.job_id, HALF)])
+
+    @pytest.mark.parametrize(
+        "constraints", [Constraints(), Constraints(priority=3)], ids=["plain", "constrained"]
+    )
+    async def test_a_dead_job_keeps_its_progress_until_it_is_purged(
+        self, store: Store, constraints: Constraints
+    ) -> None:
+        item = parcel(constraints=constraints)
+        await store.append(QUEUE, [item])
+        worker = self.worker(store)
+        for again in (True, False):
+            taken = await self.take(worker)
+            await store.report(QUEUE, [Report(item.job_id, HALF)])
+            await self.end(store, worker, taken, DEAD)
+            # A report that comes too late changes nothing.
+            await store.report(QUEUE, [Report(item.job_id, b"\x91\x01")])
+            assert (await self.snapshot(store, item.job_id)).progress == HALF
+            if again:
+                await store.replay(QUEUE, [item.job_id])
+                assert (await self.snapshot(store, item.job_id)).progress == HALF
+        await store.purge(QUEUE, [item.job_id])
+        await store.append(QUEUE, [item])
+        assert (await self.snapshot(store, item.job_id)).progress == b""
 
     async def test_unknown_jobs_report_nothing(self, store: Store) -> None:
         await store.report(QUEUE, [Report(b"=nobody", HALF, ("hello",))])

@@ -24,6 +24,8 @@ from headrace.testing.conformance.topics.topic_ground import (
 
 BRIEF_MS = 100
 HOUR_MS = 3_600_000
+CENTURY_MS = 36_500 * 24 * HOUR_MS
+"""Began before 1970."""
 
 
 class TrimConformance(TopicGround):
@@ -35,6 +37,12 @@ class TrimConformance(TopicGround):
         assert await self.in_log(store) == sent
         await self.pass_time(0.2)
         await self.trim_to(store, 0, retention_ms=BRIEF_MS)
+
+    async def test_events_may_be_kept_for_a_century(self, store: Store) -> None:
+        sent = await self.publish(store, 3)
+        trimmed = await store.trim(LOG, retention_ms=CENTURY_MS, gone_after_ms=CENTURY_MS)
+        assert trimmed == Trimmed()
+        assert await self.in_log(store) == sent
 
     async def test_the_old_go_and_the_young_stay(self, store: Store) -> None:
         await self.publish(store, 3)

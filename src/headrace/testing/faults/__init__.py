@@ -1,0 +1,1 @@
+"""What a test lets go wrong: its store, its workers."""

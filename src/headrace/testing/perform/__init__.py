@@ -1,0 +1,1 @@
+"""Runs one function in a test as a worker would."""

@@ -1,0 +1,1 @@
+"""What was sent in a test, and what the test asks about it."""
