@@ -83,3 +83,14 @@ def test_a_type_without_a_form_is_refused_by_name() -> None:
         codec.encode(1j)
     with pytest.raises(codec.DECODE_ERRORS, match="complex"):
         codec.decoder(complex)(codec.encode(1))
+
+
+def test_sets_are_in_the_same_order_in_every_process() -> None:
+    class Unequal:
+        """Never sorted nor hashed alike."""
+
+    value = {"b": [{"z", "a", 1}], "a": ({frozenset({2, 1})}, None)}
+    assert codec.with_sets_sorted(value) == {"b": [[1, "a", "z"]], "a": [[[1, 2]], None]}
+    assert list(codec.with_sets_sorted(value)) == ["b", "a"], "dicts keep their order"
+    odd = {Unequal()}
+    assert codec.with_sets_sorted(odd) is odd

@@ -15,9 +15,10 @@ import pytest
 
 from headrace.core import codec
 from headrace.core.collisions import Collision
+from headrace.core.misfit import Misfit
 from headrace.core.payload.codecs import readable
 from headrace.core.payload.content import codec_for
-from headrace.core.task.signature import Misfit, Signature
+from headrace.core.task.signature import Signature
 
 pack = msgspec.msgpack.encode
 MANY = 20_000

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 
 from headrace.core.breaker import Breaker
 from headrace.core.scaling.scaler import Scaler
 from headrace.core.scaling.scaling import Scaling
 from headrace.core.workers import (
+    KnownTasks,
     Scaled,
     StopRequest,
     SupervisorRecord,
@@ -45,3 +47,16 @@ def test_what_cannot_be_read_is_no_record_but_still_asks_for_a_stop(odd: bytes) 
 
 def test_a_stop_is_read_back() -> None:
     assert decode_stop(encode_record(StopRequest(2.5))) == StopRequest(2.5)
+
+
+def test_two_programs_know_none_of_each_others_tasks() -> None:
+    shop, bank = KnownTasks.of(["pay", "send", "ship", "zip"]), KnownTasks.of(["book"])
+    assert shop.some == ("pay", "send", "ship")
+    assert shop.has_none_of(bank)
+    assert bank.has_none_of(shop)
+    assert not shop.has_none_of(KnownTasks.of(["book", "zip"]))
+    # A worker that says nothing of its tasks, or has only subscriptions, may be of any program.
+    assert not shop.has_none_of(KnownTasks())
+    assert not KnownTasks().has_none_of(shop)
+    record = msgspec.structs.replace(RECORD, tasks=shop)
+    assert decode_record(encode_record(record)) == record

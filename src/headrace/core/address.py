@@ -80,6 +80,22 @@ def check_url(url: str) -> None:
         raise ConfigError(f"the URL {shown!r} cannot be read: {trouble}; {ENCODE}")
 
 
+MEMORY = ":memory:"
+
+
+def sqlite_path(url: str) -> str:
+    """The file that the URL of an SQLite store names, `:memory:` for `memory://`."""
+    if url == "memory://":
+        return MEMORY
+    path = url.removeprefix("sqlite:///")
+    if path == url or path in ("", "/", MEMORY) or any(c in path for c in "?#\0"):
+        raise ConfigError(
+            f"{without_password(url)!r} is not the URL of an SQLite store: use sqlite:///file.db, "
+            "sqlite:////directory/file.db or memory://"
+        )
+    return path
+
+
 def masked(text: str, url: str) -> str:
     """A driver's text about a URL, without the parts of the URL that must not be shown."""
     from urllib.parse import unquote

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from datetime import timedelta
 from typing import Literal, get_args
 
 from headrace.errors import ConfigError
@@ -62,9 +63,11 @@ def check_name(what: str, name: object) -> str:
 
 
 def check_seconds(what: str, value: object, *, least: float = 0.0) -> float:
-    """`value` as seconds if it is a finite number of at least `least`."""
+    """`value` as seconds if it is a timedelta or a finite number, and at least `least`."""
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ConfigError(f"{what} must be a number of seconds, not {value!r}")
+        raise ConfigError(f"{what} must be a number of seconds or a timedelta, not {value!r}")
     try:
         seconds = float(value)
     except OverflowError:

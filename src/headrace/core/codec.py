@@ -67,6 +67,23 @@ def encode_alike(value: Any) -> bytes:
         return encode(value)
 
 
+def with_sets_sorted(value: Any) -> Any:
+    """The value with a list for each set in its lists and dicts, so that it is encoded alike in
+    every process; the value itself if it cannot be encoded."""
+    try:
+        return _sets_sorted(value)
+    except ENCODE_ERRORS:
+        return value
+
+
+def _sets_sorted(value: Any) -> Any:
+    if isinstance(value, set | frozenset):
+        return sorted(map(_sets_sorted, value), key=encode_alike)
+    if type(value) is dict:
+        return {name: _sets_sorted(item) for name, item in value.items()}
+    return [_sets_sorted(item) for item in value] if type(value) in (list, tuple) else value
+
+
 def decoder(kind: Any) -> Callable[[bytes], Any]:
     """A function that reads values of type `kind`; raises TypeError if no bytes could be one. What
     it raises for bytes that do not fit, or that would take for ever, are `DECODE_ERRORS`."""
@@ -210,9 +227,11 @@ def convert(plain: Any, kind: Any) -> Any:
 # What MessagePack has a form of its own for, so `convert` must not expect text in its place.
 _BUILTINS = (bytes,)
 
-# The first bytes of MessagePack arrays: up to 15 items, and more.
+# The first bytes of MessagePack arrays and maps: up to 15 items, and more.
 _SHORT = range(0x90, 0xA0)
 _LONGER = {0xDC: struct.Struct(">H"), 0xDD: struct.Struct(">I")}
+_SHORT_MAP = range(0x80, 0x90)
+_LONGER_MAP = {0xDE: struct.Struct(">H"), 0xDF: struct.Struct(">I")}
 
 
 def with_first(data: bytes, first: bytes, at: int = 0) -> bytes | None:
@@ -229,8 +248,22 @@ def with_first(data: bytes, first: bytes, at: int = 0) -> bytes | None:
     return data[:at] + _header(count + 1) + first + data[after:]
 
 
-def _header(count: int) -> bytes:
-    if count < len(_SHORT):
-        return bytes([_SHORT.start + count])
-    mark = 0xDC if count <= 0xFFFF else 0xDD
-    return bytes([mark]) + _LONGER[mark].pack(count)
+def with_first_named(data: bytes, name: str, first: bytes) -> bytes | None:
+    """`data`, a MessagePack map, with one more item under `name`; None if it is not a map."""
+    mark = data[0] if data else 0
+    if mark in _SHORT_MAP:
+        count, after = mark - _SHORT_MAP.start, 1
+    elif mark in _LONGER_MAP and len(data) > _LONGER_MAP[mark].size:
+        form = _LONGER_MAP[mark]
+        count, after = form.unpack_from(data, 1)[0], 1 + form.size
+    else:
+        return None
+    return _header(count + 1, is_map=True) + encode(name) + first + data[after:]
+
+
+def _header(count: int, *, is_map: bool = False) -> bytes:
+    short, longer = (_SHORT_MAP, _LONGER_MAP) if is_map else (_SHORT, _LONGER)
+    if count < len(short):
+        return bytes([short.start + count])
+    mark = min(longer) if count <= 0xFFFF else max(longer)
+    return bytes([mark]) + longer[mark].pack(count)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
+from zlib import crc32
 
 import msgspec
 
@@ -24,6 +26,9 @@ STOPS = "worker_stops"
 
 FOREVER = 3.0e8
 """Seconds of a drain that ends when the last run does: ten years."""
+
+
+_NAMES_SHOWN = 3
 
 
 class StopRequest(msgspec.Struct, frozen=True):
@@ -70,6 +75,31 @@ class RunRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """By the store's clock."""
 
 
+class KnownTasks(msgspec.Struct, frozen=True, array_like=True):
+    """The tasks that a worker knows. A record is written at every beat: so their names are there as
+    four bytes each, and the first few as they are."""
+
+    marks: bytes = b""
+    some: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> KnownTasks:
+        known = sorted(names)
+        return cls(b"".join(map(_mark, known)), tuple(known[:_NAMES_SHOWN]))
+
+    def has_none_of(self, other: KnownTasks) -> bool:
+        """Whether both know tasks, and none in common."""
+        mine, others = self._all(), other._all()
+        return bool(mine) and bool(others) and mine.isdisjoint(others)
+
+    def _all(self) -> set[bytes]:
+        return {self.marks[at : at + 4] for at in range(0, len(self.marks), 4)}
+
+
+def _mark(name: str) -> bytes:
+    return crc32(name.encode("utf-8", "replace")).to_bytes(4, "big")
+
+
 class WorkerRecord(msgspec.Struct, frozen=True):
     """One worker, as of its last beat. It is gone from the store one lease after that."""
 
@@ -100,6 +130,7 @@ class WorkerRecord(msgspec.Struct, frozen=True):
     """Whether it takes no more jobs."""
     queue_concurrency: dict[str, int] = {}
     """How many jobs of a queue it lets run at a time, on all workers together, where it says so."""
+    tasks: KnownTasks = KnownTasks()
 
     @property
     def started(self) -> datetime:

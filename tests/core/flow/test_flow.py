@@ -83,6 +83,19 @@ def test_a_call_in_a_chain_that_has_room_is_fed_before_its_own_arguments() -> No
     assert node_of(by_name, plan(chain(named("a").call(1), by_name))).feed == ""
 
 
+def test_a_default_makes_room_for_a_result_unless_the_first_argument_has_a_name() -> None:
+    def invoice(order: int, sku: str, note: str = "") -> int:
+        return order
+
+    task, first = named("invoice", invoice), named("a").call(1)
+    moved, by_name = task.call(1, "s"), task.call(order=1, sku="s")
+    half, full, after = task.call(1, sku="s"), task.call(1, "s", ""), task.call(1, "s")
+    nodes = plan(chain(first, group([moved, by_name, half, full])))
+    assert node_of(moved, nodes).feed == "one"
+    assert not any(node_of(call, nodes).feed for call in (by_name, half, full))
+    assert node_of(after, plan(after.after(named("b").call(1)))).feed == ""
+
+
 def test_after_feeds_only_what_is_open(task: Task[..., int]) -> None:
     x, y = task.call(1), task.call(2)
     closed, one, many = task.call(3).after(x), task.call().after(x), task.call().after(x, y)

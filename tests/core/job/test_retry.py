@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from headrace.core.job.envelope import WireRetry
 from headrace.core.job.retry import (
     Backoff,
     RemoteError,
@@ -65,6 +66,25 @@ def test_the_default_policy_stays_within_a_minute(attempt: int) -> None:
 def test_each_curve_is_what_its_name_says(backoff: Any, expected: list[float]) -> None:
     policy = Retry(backoff=backoff, cap=20, jitter=False)
     assert [policy.delay(attempt) for attempt in range(1, 8)] == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        (Retry(backoff=[1, 300, 3600], jitter=False), [1, 300, 3600, 3600]),
+        (Retry(backoff=[1, 300, 3600], cap=30, jitter=False), [1, 30, 30, 30]),
+        (Retry(backoff="fixed", base=300, jitter=False), [300, 300, 300, 300]),
+        (Retry(base=300, jitter=False), [300, 300, 300, 300]),
+        (Retry(base=300, cap=1000, jitter=False), [300, 600, 1000, 1000]),
+        (Retry(backoff="linear", base=25, jitter=False), [25, 50, 60, 60]),
+        (Retry(base=25, cap=None, jitter=False), [25, 50, 60, 60]),
+    ],
+)
+def test_only_a_cap_that_was_given_cuts_a_pause_that_was_asked_for(
+    policy: Retry, expected: list[float]
+) -> None:
+    assert [policy.delay(attempt) for attempt in range(1, 5)] == expected
+    assert [WireRetry.of(policy).policy().delay(attempt) for attempt in range(1, 5)] == expected
 
 
 @given(policies, attempts, st.integers())
@@ -143,14 +163,9 @@ def test_a_class_goes_by_its_full_name_and_builtins_by_their_own() -> None:
         ("base", float("nan")),
         ("cap", -0.1),
         ("cap", float("inf")),
-        ("cap", None),
-        ("on", ValueError),
-        ("on", "ValueError"),
         ("on", [ValueError()]),
         ("on", (int,)),
         ("on", None),
-        ("never", ValueError),
-        ("never", {ValueError}),
         ("never", (object(),)),
     ],
 )

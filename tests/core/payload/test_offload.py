@@ -55,6 +55,8 @@ def test_a_function_without_a_signature_is_taken_as_it_is() -> None:
         ({"put": "s3"}, r"Offload\(put=\) must be a function, not 's3'"),
         ({"get": None}, r"Offload\(get=\) must be a function, not None"),
         ({"delete": 5}, r"Offload\(delete=\) must be a function, not 5"),
+        ({"threshold": 100, "max_payload": 10}, "threshold is 100 bytes and max_payload 10, so"),
+        ({"max_payload": 1000}, "threshold is 262,144 bytes and max_payload 1,000, so"),
         ({"put": get}, r"put is called as put\(key, data\)"),
         ({"get": put}, r"get is called as get\(key\)"),
         ({"delete": lambda: None}, r"delete is called as delete\(key\)"),

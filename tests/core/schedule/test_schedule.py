@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from headrace.core.job import ids
 from headrace.core.job.envelope import Malformed, NewerFormat, decode_envelope
 from headrace.core.job.parcel import Tick
+from headrace.core.schedule.declaration import commanded
 from headrace.core.schedule.definition import Definition, Times, define
 from headrace.core.schedule.schedule import (
     LATE_MS,
@@ -161,7 +162,7 @@ def test_a_pause_leaves_no_ticks_behind() -> None:
 
 def test_the_same_schedule_again_goes_on_as_it_was() -> None:
     record, _ = fired(armed(), NOON + HOUR)
-    assert arm(defined(), NOON + 9 * HOUR, record) is record
+    assert commanded("hourly", defined(), NOON + 9 * HOUR, record) is record
 
 
 @pytest.mark.parametrize(
@@ -177,7 +178,7 @@ def test_the_same_schedule_again_goes_on_as_it_was() -> None:
 )
 def test_another_schedule_of_that_name_begins_anew(other: dict[str, Any]) -> None:
     record, _ = fired(armed(limit=2).pause().resume(NOON), NOON + HOUR)
-    again = arm(defined(**other), NOON + HOUR, record.pause())
+    again = commanded("hourly", defined(**other), NOON + HOUR, record.pause())
     assert (again.fired, again.last_ms, again.paused) == (0, None, True)
     upcoming = again.resume(NOON + HOUR).next_ms()
     assert upcoming is not None
@@ -300,3 +301,23 @@ def test_a_record_without_times_is_malformed() -> None:
 def test_a_record_of_a_newer_format_is_left_alone() -> None:
     with pytest.raises(NewerFormat):
         decode_record(encode_record(msgspec.structs.replace(armed(), format=2)))
+
+
+def test_no_tick_is_missed_of_a_time_that_was_watched() -> None:
+    reserved, left_out = armed().reserve(NOON + 3 * HOUR, NOON)
+    assert (reserved.reserved, left_out) == ((NOON + HOUR, NOON + 2 * HOUR, NOON + 3 * HOUR), False)
+    # Those before are missed as ever.
+    late = NOON + 4 * HOUR + HOUR // 2
+    watched = NOON + 2 * HOUR + HOUR // 2
+    assert armed().reserve(late, watched)[0].reserved == (NOON + 3 * HOUR, NOON + 4 * HOUR)
+    once, _ = armed(missed="once").reserve(late, watched)
+    assert once.reserved == (NOON + 2 * HOUR, NOON + 3 * HOUR, NOON + 4 * HOUR)
+    only_before, _ = armed().reserve(NOON + HOUR + HOUR // 2, NOON + HOUR + HOUR // 3)
+    assert (only_before.reserved, only_before.next_ms()) == ((), NOON + 2 * HOUR)
+    # What is not over yet is not watched either.
+    assert armed().reserve(NOON + HOUR, NOON + HOUR)[0].reserved == (NOON + HOUR,)
+
+
+def test_there_is_a_bound_on_the_ticks_of_a_watched_time() -> None:
+    reserved, left_out = armed(every=1).reserve(NOON + 5_000_000, NOON)
+    assert (len(reserved.reserved), left_out) == (MOST_MISSED, True)

@@ -94,7 +94,7 @@ def test_a_function_gives_its_task_a_name_and_a_place(
 
 
 def test_an_option_that_does_not_exist_is_refused_by_the_name_of_it() -> None:
-    with pytest.raises(ConfigError, match=r"app\.task\(\) has no 'timout'; it takes .*timeout"):
+    with pytest.raises(ConfigError, match=r"app\.task\(\) has no 'timout': did you mean 'timeout'"):
         TaskOptions.of_function(half, {"timout": 5})
 
 

@@ -5,14 +5,15 @@
 import ast
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 import pytest
 
 from headrace.core import codec
+from headrace.core.misfit import Misfit, UnknownContent
 from headrace.core.payload.codecs import FORMS, own_form
-from headrace.core.task.signature import Misfit, Signature, UnknownContent, is_async
+from headrace.core.task.signature import Signature, is_async
 from headrace.errors import ArgumentError, ConfigError
 
 JSON = "application/json"
@@ -66,7 +67,7 @@ def many(first: int, *rest: int, **named: complex) -> None: ...
 def test_json_converts_by_the_annotations() -> None:
     line = Line("a-1", 2)
     assert there_and_back(by_json(pay), 5, line, note="x") == ((5, line), {"note": "x"})
-    assert msgspec.json.decode(by_json(pay).encode([5], {})) == [5]
+    assert msgspec.json.decode(by_json(pay).encode([5], {})) == {"amount": 5}
     assert there_and_back(by_json(pay), 5) == ((5, None), {"note": "-"})
 
 
@@ -74,6 +75,26 @@ def test_a_codec_of_ones_own_gives_what_it_made() -> None:
     assert there_and_back(own(turn), 2j, {1, 2}) == ((2j, {1, 2}), {})
     assert there_and_back(own(turn), 2j, {1}, 3j) == ((2j, {1}, 3j), {})
     assert there_and_back(own(many), 1, 2, 3, by=4j) == ((1, 2, 3), {"by": 4j})
+
+
+def test_what_a_codec_of_ones_own_gives_without_an_annotation_stays_as_it_is() -> None:
+    class Row(TypedDict):
+        id: int
+
+    def untyped(a, b: Any, c: object, row: Row): ...  # type: ignore[no-untyped-def]
+
+    row: Row = {"id": 1}
+    assert there_and_back(own(untyped), 1, 2j, {3}, row) == ((1, 2j, {3}, row), {})
+    with pytest.raises(Misfit, match="argument 'row': its field 'id' is missing"):
+        own(untyped).decode(b"[1, 2, 3, {}]")
+
+
+def test_any_number_by_ones_own_codec_is_not_taken_for_arguments_in_order() -> None:
+    def any_number(*values: int) -> None: ...
+    def two(a: Any, b: Any) -> None: ...
+
+    with pytest.raises(Misfit, match=r"no argument '\*'"):
+        own(two).decode(own(any_number).encode([1, 2], {}))
 
 
 def test_what_a_codec_of_ones_own_left_plain_is_converted() -> None:
@@ -84,15 +105,17 @@ def test_what_a_codec_of_ones_own_left_plain_is_converted() -> None:
 @pytest.mark.parametrize(
     ("function", "values", "problem"),
     [
-        (pay, ["5"], "argument 'amount': Expected `int`, got `str`"),
-        (pay, [True], "argument 'amount': Expected `int`, got `bool`"),
-        (pay, [5, {"article": "a"}], "argument 'line': .*missing required field `count`"),
+        (pay, ["5"], "argument 'amount': expected `int`, got `str`"),
+        (pay, [True], "argument 'amount': expected `int`, got `bool`"),
+        (pay, [5, {"article": "a"}], "argument 'line': its field 'count' is missing"),
         (pay, [], "missing a required argument: 'amount'"),
-        (pay, [1, None, "x", 4], "there are 4 arguments, it takes 3"),
+        (pay, [1, None, "x", 4], "there are 4 arguments: it takes shop.pay"),
         (pay, 5, "codec 'spelled': 'int' object is not iterable"),
-        (many, [[1, "2"], {}], "argument 'rest': Expected `int`, got `str`"),
-        (many, [[1]], "codec 'spelled': list index out of range"),
-        (many, [[], {}], "missing a required argument: 'first'"),
+        (many, [1, "2"], "argument 'rest': expected `int`, got `str`"),
+        (many, {"first": 1, "*": ["2"]}, "argument 'rest': expected `int`, got `str`"),
+        (many, {"first": 1, "*": 5}, "'\\*' takes a list"),
+        (many, {}, "argument 'first' is missing: it takes shop.pay"),
+        (many, [], "missing a required argument: 'first'"),
     ],
 )
 def test_what_does_not_fit_is_a_misfit_by_ones_own_codec_too(
@@ -161,17 +184,17 @@ def test_in_a_flow_arguments_travel_as_messagepack(form: Callable[..., Signature
     signature = form(pay)
     whole, after_first = signature.encode_call([], {"note": "x"})
     assert whole is None
-    assert after_first == codec.encode([None, "x"])
+    assert after_first == codec.encode({"note": "x"})
     fed = signature.of_content("").decode_with_first(after_first, codec.encode(5))
     assert fed == ((5, None), {"note": "x"})
     whole, after_first = signature.encode_call([5], {})
     assert whole == signature.encode([5], {})
-    assert after_first == codec.encode([5])
+    assert after_first == codec.encode({"line": 5})
 
 
 def test_in_a_flow_any_arguments_travel_as_messagepack() -> None:
     _, after_first = own(many).encode_call([2, 3], {})
-    assert after_first == codec.encode([[2, 3], {}])
+    assert after_first == codec.encode({"*": [2, 3]})
 
 
 def test_what_messagepack_cannot_carry_is_no_part_of_a_flow() -> None:

@@ -61,6 +61,7 @@ def test_each_rate_key_is_counted_by_itself() -> None:
     rate = Rate.of("", "10/s", 2)
     assert task_limit(rate, "mail", "").name == "rate:mail"
     assert task_limit(rate, "mail", "eu").name == "rate:mail:eu"
+    assert task_limit(rate, "mail:eu", "").name == "rate:mail%3Aeu"
     assert (task_limit(rate, "mail", "").most, task_limit(rate, "mail", "").burst) == (10, 2)
 
 

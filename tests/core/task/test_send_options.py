@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from headrace.core.bounds import DEFAULT_QUEUE, RESULT_TTL, TIMEOUT
 from headrace.core.clock import to_ms
-from headrace.core.job.envelope import WireRetry
+from headrace.core.job.envelope import NO_BOUND, WireRetry
 from headrace.core.job.retry import Retry
 from headrace.core.task.options import TaskOptions
-from headrace.core.task.send_options import PLAIN, SendOptions
+from headrace.core.task.send_options import PLAIN, SendOptions, option_hint
 from headrace.errors import ConfigError
 
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
@@ -117,8 +117,31 @@ def test_a_batch_waits_half_a_second_by_default() -> None:
     assert TaskOptions("load", "loop", batch=5, **given).max_wait == 2.0
 
 
+@pytest.mark.parametrize(
+    ("unknown", "said"),
+    [
+        ({"delay": 5}, "; options go before: add.options(delay=5).enqueue(…)"),
+        ({"countdown": 5, "b": 1}, "; options go before: add.options(delay=5).enqueue(…)"),
+        (
+            {"eta": NOON, "queue": "a"},
+            "; options go before: add.options(at=…, queue='a').enqueue(…)",
+        ),
+        ({"priority": 9}, "; options go before: add.options(priority=9).enqueue(…)"),
+        ({"soft_time_limit": 9}, "; options go before: add.options(timeout=9).enqueue(…)"),
+        ({"queue": "a" * 99}, "; options go before: add.options(queue=…).enqueue(…)"),
+        ({"name": "a", "max_retries": 3, "kwargs": {}}, ""),
+    ],
+)
+def test_an_option_among_the_arguments_is_told_its_place(
+    unknown: dict[str, object], said: str
+) -> None:
+    assert option_hint("sums.add", unknown) == said
+
+
 def test_an_unknown_option_of_a_task_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"no 'colour'; it takes batch, .*debounce, .*name"):
+    with pytest.raises(
+        ConfigError, match=r"no 'colour'; it takes aliases, batch, .*debounce, .*name"
+    ):
         TaskOptions.of_function(abs, {"colour": "red"})
 
 
@@ -201,6 +224,8 @@ def test_no_timeout_and_no_result_are_fine() -> None:
         ("rate_key", ""),
         ("rate_key", "\x7f"),
         ("headers", {"tenant": "\ud800"}),
+        ("max_defers", -1),
+        ("max_defers", "many"),
     ],
 )
 def test_a_bad_value_for_a_call_is_refused_by_the_name_of_its_option(
@@ -278,6 +303,19 @@ def test_no_timeout_is_not_the_tasks_own() -> None:
     assert changed(timeout=None).overrides.timeout == 0.0
     assert changed(timeout=0.001).overrides.timeout == 0.001
     assert changed(timeout=timedelta(minutes=1)).overrides.timeout == 60
+
+
+def test_any_number_of_deferrals_is_not_the_tasks_own() -> None:
+    assert changed().overrides.max_defers is None
+    assert changed(max_defers=0).overrides.max_defers == 0
+    assert changed(max_defers=None).overrides.max_defers == NO_BOUND
+    assert changed(max_defers=3).changed(delay=5).overrides.max_defers == 3
+
+
+def test_a_call_without_a_timeout_cannot_say_what_its_timeout_means() -> None:
+    with pytest.raises(ConfigError, match=r"options\(\): timeout=None is no limit, so on_timeout="):
+        changed(timeout=None, on_timeout="dead")
+    assert changed(timeout=5, on_timeout="dead").overrides.on_timeout == "dead"
 
 
 def test_only_plain_options_are_plain() -> None:

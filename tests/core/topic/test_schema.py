@@ -198,8 +198,8 @@ def test_many_unknown_content_types_are_not_all_remembered() -> None:
     ("schema", "payload", "says"),
     [
         (Schema.of("t", OrderPaid), b"\xc1", "cannot be read as OrderPaid by codec 'msgpack'"),
-        (Schema.of("t", Money), b"\x81\xa5cents\xa1x", r"`str` - at `\$.cents`"),
-        (Schema.of("t", Money, "json"), b'{"cents": 1}', "missing required field `currency`"),
+        (Schema.of("t", Money), b"\x81\xa5cents\xa1x", "got `str`, at `cents`"),
+        (Schema.of("t", Money, "json"), b'{"cents": 1}', "its field 'currency' is missing"),
         (Schema.of("t", Paid, "protobuf"), b"\xff", "by codec 'protobuf': .*shop.Paid"),
         (Schema.of("t", list[str], Csv()), b"\xff", "by codec 'csv': 'utf-8' codec can't decode"),
     ],

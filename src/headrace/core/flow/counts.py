@@ -11,15 +11,23 @@ class FlowCounts(msgspec.Struct, frozen=True):
     """How many jobs of a flow are in each state."""
 
     waiting: int = 0
+    """For a worker."""
     scheduled: int = 0
+    """For later."""
     blocked: int = 0
+    """Behind others of the flow, a key or a limit."""
     running: int = 0
+    """In a worker."""
     done: int = 0
+    """Ended with a result."""
     dead: int = 0
+    """Given up."""
     cancelled: int = 0
+    """Ended by someone."""
 
     @property
     def total(self) -> int:
+        """How many there are."""
         return self.live + self.done + self.dead + self.cancelled
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -11,6 +12,7 @@ from headrace.core.flow.fitting import can_fit, type_name
 from headrace.core.job.envelope import Feed
 from headrace.core.task.call import Call, Parent, R_co, SentJob, Step
 from headrace.core.task.open_call import OpenCall, Takes
+from headrace.core.wrong_use import shown
 from headrace.errors import ArgumentError, ConfigError
 
 R = TypeVar("R")
@@ -47,7 +49,11 @@ class Flow(Step[R_co]):
         return self._gives_list
 
     def then(self, step: Takes[R_co, T]) -> Flow[T]:
-        """This flow and then the step, which is given the result as its first argument."""
+        """This flow and then the step, which is given the result as its first argument.
+
+        Args:
+            step: A call that may lack its first argument.
+        """
         return chain(self, step)
 
     def __repr__(self) -> str:
@@ -101,7 +107,11 @@ def chain(first: Step[R], /, *others: Takes[R, R]) -> Flow[R]: ...
 def chain(*steps: Step[Any]) -> Flow[Any]: ...
 def chain(*steps: Any) -> Any:
     """Steps one after the other. Each is given the result of the one before as its first argument,
-    if it can take one more; after a group, the list of its results."""
+    if it can take one more; after a group, the list of its results.
+
+    Args:
+        steps: Calls and flows, in order; all but the first may lack their first argument.
+    """
     if not steps:
         raise ConfigError("chain() needs at least one call")
     for step in steps:
@@ -116,8 +126,14 @@ def chain(*steps: Any) -> Any:
 def group(calls: Iterable[Step[T]]) -> Flow[list[T]]: ...
 @overload
 def group(calls: Iterable[OpenCall[Z, T]]) -> OpenFlow[Z, list[T]]: ...
-def group(calls: Iterable[Any]) -> Any:
-    """Steps side by side. The result is the list of their results, in their order."""
+def group(calls: Iterable[Any], *_others: object) -> Any:
+    """Steps side by side. The result is the list of their results, in their order.
+
+    Args:
+        calls: Calls and flows.
+    """
+    if _others or isinstance(calls, Step) or not isinstance(calls, Iterable):
+        raise ConfigError("group() takes one list of calls: group([a.call(1), b.call(2)])")
     steps = list(calls)
     if not steps:
         raise ConfigError("group() needs at least one call")
@@ -133,6 +149,15 @@ def group(calls: Iterable[Any]) -> Any:
         raise ConfigError("group(): the same call is in it twice; make a call for each")
     heads = [head for step in steps for head in step.heads]
     return Flow(heads, ends, gives_list=True)
+
+
+def one_call(step: object) -> ConfigError:
+    """The error of someone who gives `app.enqueue` the arguments of a call."""
+    try:
+        check_step("enqueue", step)
+    except ConfigError as error:
+        return error
+    return ConfigError("enqueue() takes one call or flow; send several with enqueue_many([…])")
 
 
 class Node:
@@ -234,5 +259,24 @@ def _check_ids(nodes: Sequence[Node]) -> None:
 
 
 def _check_step(what: str, step: object) -> None:
-    if not isinstance(step, Step):
-        raise ConfigError(f"{what}() takes calls and flows, like task.call(…), not {step!r}")
+    if isinstance(step, list | tuple) and what == "chain":
+        raise ConfigError("chain() takes its steps one by one: chain(a.call(1), b.call())")
+    check_step(what, step)
+
+
+def check_step(what: str, step: object) -> None:
+    """Refuse what cannot be sent."""
+    if isinstance(step, Step):
+        return
+    if hasattr(step, "enqueue"):
+        said = f"calls, like {getattr(step, '__name__', 'task')}.call(…), not the task itself"
+        raise ConfigError(f"{what}() takes {said}")
+    if isinstance(step, str):
+        said = f"calls, not the name of a task: app.tasks[{step!r}].call(…) is one"
+        raise ConfigError(f"{what}() takes {said}")
+    if inspect.isroutine(step):
+        said = f"calls of tasks, and {shown(step)} is none yet: put @app.task on it, and"
+        raise ConfigError(f"{what}() takes {said} give it {step.__name__}.call(…)")
+    if inspect.iscoroutine(step):
+        raise ConfigError(f"{what}() takes calls, like task.call(…): a coroutine is no call")
+    raise ConfigError(f"{what}() takes calls and flows, like task.call(…), not {step!r}")

@@ -25,6 +25,8 @@ MAX_GATHERED = 1000
 """How many jobs may gather for one batch: stores move a batch in one step."""
 BATCH_GATE = "batch:"
 """What the name of each gathering begins with."""
+RATE_GATE = "rate:"
+"""What the name of the limit of a task begins with."""
 
 # Checked when bytes are decoded; stores make the same checks where they decode themselves.
 _Text = Annotated[str, Meta(min_length=1)]
@@ -60,8 +62,18 @@ class Gathering(msgspec.Struct, array_like=True, frozen=True):
 
 def batch_gate(task: str, key: str = "") -> str:
     """The name under which jobs of a task gather, with those of the same key if there is one."""
-    # A colon in the name of a task is not the one before a key: tasks never share a batch.
-    whole = BATCH_GATE + task.replace("%", "%25").replace(":", "%3A")
+    return _gate(BATCH_GATE, task, key)
+
+
+def rate_gate(task: str, key: str = "") -> str:
+    """The name under which starts of a task are counted, of those of the same key if there is
+    one."""
+    return _gate(RATE_GATE, task, key)
+
+
+def _gate(kind: str, task: str, key: str) -> str:
+    # A colon in the name of a task is not the one before a key: tasks never share a gate.
+    whole = kind + task.replace("%", "%25").replace(":", "%3A")
     return f"{whole}:{key}" if key else whole
 
 

@@ -77,7 +77,7 @@ class Overrides(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     "headers": "h", "timeout": "t", "retry": "r", "expires_ms": "x", "sent_ms": "s",
     "flow": "f", "feed": "i", "key": "k", "kind": "y", "source": "o", "correlation": "c",
     "content": "m", "version": "v", "end_queue": "q", "graph": "g", "tags": "l",
-    "occurred_us": "w", "packing": "p", "on_timeout": "u",
+    "occurred_us": "w", "packing": "p", "on_timeout": "u", "max_defers": "d",
 }):  # fmt: skip
     """What one call sets differently from its task, or one event from its topic; left out of the
     envelopes of most."""
@@ -119,8 +119,11 @@ class Overrides(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     """How its payload was made smaller; None if it is as it was encoded."""
     on_timeout: str = ""
     """What its timeout means, as `OnTimeout` has it; empty for what the task says."""
+    max_defers: int | None = None
+    """How often it may be deferred; `NO_BOUND` for any number, None for the task's own."""
 
 
+NO_BOUND = -1
 NO_OVERRIDES = Overrides()
 
 

@@ -18,7 +18,9 @@ class Progress(msgspec.Struct, array_like=True, frozen=True):
     """The last `ctx.progress(fraction, text)` of a job."""
 
     fraction: float
+    """From 0 to 1."""
     text: str = ""
+    """What is being done, for people."""
     at_ms: int = 0
     """By the store's clock."""
 

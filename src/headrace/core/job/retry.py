@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from headrace.core.bounds import check_count, check_seconds
+from headrace.core.clock import Duration
+from headrace.core.foreign_words import for_retries, for_runs
+from headrace.core.wrong_use import Hint, checks_options
 from headrace.errors import ConfigError
 
 Backoff = Literal["exponential", "linear", "fixed"]
@@ -16,6 +19,34 @@ ErrorFilter = type[BaseException] | str
 OnTimeout = Literal["retry", "dead", "defer"]
 """What a run that took too long means: a failed attempt, the end, or nothing that counts."""
 MAX_DEFERS = 1000
+_MINUTE = 60.0
+_FOREIGN: dict[str, Hint] = {
+    **dict.fromkeys(
+        ("max_retries", "retries", "max"),
+        lambda given: for_retries(given).replace("retry=", ""),
+    ),
+    **dict.fromkeys(
+        ("max_tries", "attempts", "count", "times", "stop"),
+        lambda given: for_runs(given).replace("retry=", ""),
+    ),
+    **dict.fromkeys(
+        ("delay", "wait", "interval", "default_retry_delay", "min_backoff", "retry_backoff"),
+        "write base=…, in seconds",
+    ),
+    **dict.fromkeys(("max_delay", "max_backoff", "max_wait", "backoff_max"), "write cap=…"),
+    **dict.fromkeys(("autoretry_for", "exceptions", "errors", "retry_on", "exc"), "write on=(…,)"),
+    **dict.fromkeys(("throws", "dont_autoretry_for", "exclude", "not_on"), "write never=(…,)"),
+}
+"""What other libraries call it."""
+
+
+def check_timeouts(where: str, options: Mapping[str, Any]) -> None:
+    """Refuse an `on_timeout` beside a `timeout` of None: nothing would ever time out."""
+    if options.get("timeout", 0) is None and options.get("on_timeout") is not None:
+        raise ConfigError(
+            f"{where}timeout=None is no limit, so on_timeout={options['on_timeout']!r} would do "
+            "nothing: give a timeout, or leave on_timeout out"
+        )
 
 
 def check_on_timeout(what: str, given: object) -> OnTimeout:
@@ -39,10 +70,18 @@ def timeout_means(override: str, declared: OnTimeout) -> OnTimeout:
 class Retry:
     """A retry policy: how many runs in all, how long between them, after which errors.
 
-    `backoff` is a curve over `base` and `cap` seconds, or a list of delays, whose last one repeats.
-    With `jitter` a delay is drawn evenly from zero to its full length, so jobs that failed
-    together do not come back together; it never exceeds `cap`. Errors in `never` are not retried;
-    if `on` is given, only errors in it are. Both take exception classes or their full names.
+    Args:
+        max_attempts: Runs in all, the first included; `Retry(1)` never retries.
+        backoff: How pauses grow: "exponential" (`base`, then 2, 4, 8 times it), "linear" (2, 3, 4
+            times), "fixed", or a list of lengths of time, whose last one repeats.
+        base: The first pause: seconds or a timedelta.
+        cap: The longest pause: seconds or a timedelta. Unless said, pauses grow up to a minute, or
+            up to `base` if that is longer, and those of a list are as long as it says.
+        jitter: Whether each pause is drawn evenly from zero to its full length, so that jobs that
+            failed together do not come back together.
+        on: Only errors of these classes, or of classes with these full names, are retried; all are
+            unless said.
+        never: Errors of these are not retried; wins over `on`. Both take one or several.
     """
 
     max_attempts: int
@@ -53,22 +92,25 @@ class Retry:
     on: tuple[ErrorFilter, ...]
     never: tuple[ErrorFilter, ...]
 
+    @checks_options("Retry()", _FOREIGN)
     def __init__(
         self,
         max_attempts: int = 3,
         *,
-        backoff: Backoff | Sequence[float] = "exponential",
-        base: float = 1.0,
-        cap: float = 60.0,
+        backoff: Backoff | Sequence[Duration] = "exponential",
+        base: Duration = 1.0,
+        cap: Duration | None = None,
         jitter: bool = True,
-        on: Sequence[ErrorFilter] = (),
-        never: Sequence[ErrorFilter] = (),
+        on: ErrorFilter | Sequence[ErrorFilter] = (),
+        never: ErrorFilter | Sequence[ErrorFilter] = (),
     ) -> None:
         set_field = object.__setattr__
         set_field(self, "max_attempts", check_count("Retry(max_attempts)", max_attempts))
         set_field(self, "backoff", _checked_backoff(backoff))
         set_field(self, "base", check_seconds("Retry(base=)", base))
-        set_field(self, "cap", check_seconds("Retry(cap=)", cap))
+        set_field(
+            self, "cap", self._longest() if cap is None else check_seconds("Retry(cap=)", cap)
+        )
         if not isinstance(jitter, bool):
             raise ConfigError(f"Retry(jitter=) must be True or False, not {jitter!r}")
         set_field(self, "jitter", jitter)
@@ -76,15 +118,29 @@ class Retry:
         set_field(self, "never", _checked_filters("never", never))
 
     def delay(self, attempt: int, rng: random.Random | None = None) -> float:
-        """Seconds between the end of attempt number `attempt` (from 1) and the next."""
+        """Seconds between the end of attempt number `attempt` (from 1) and the next.
+
+        Args:
+            attempt: The number of the attempt that failed, from 1.
+            rng: Where jitter is drawn from.
+        """
         full = min(self._curve(attempt), self.cap)
         return (rng or random).uniform(0.0, full) if self.jitter else full
 
     def retries(self, error: BaseException) -> bool:
-        """Whether this kind of error is worth another run."""
+        """Whether this kind of error is worth another run.
+
+        Args:
+            error: What the function raised.
+        """
         if any(_matches(error, kind) for kind in self.never):
             return False
         return not self.on or any(_matches(error, kind) for kind in self.on)
+
+    def _longest(self) -> float:
+        """The cap if none is given: no pause that was asked for is cut."""
+        asked = self.backoff if isinstance(self.backoff, tuple) else (self.base,)
+        return max(_MINUTE, *asked)
 
     def _curve(self, attempt: int) -> float:
         if isinstance(self.backoff, tuple):
@@ -109,7 +165,9 @@ def _checked_backoff(backoff: object) -> Backoff | tuple[float, ...]:
 
 
 def _checked_filters(option: str, kinds: object) -> tuple[ErrorFilter, ...]:
-    if isinstance(kinds, (type, str)) or not isinstance(kinds, Sequence):
+    if isinstance(kinds, (type, str)):
+        kinds = (kinds,)
+    if not isinstance(kinds, Sequence | Set):
         raise ConfigError(f"Retry({option}=) must be a tuple of exception classes, not {kinds!r}")
     for kind in kinds:
         if not isinstance(kind, str) and not (

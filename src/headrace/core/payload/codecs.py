@@ -47,10 +47,18 @@ class Codec(Protocol):
         """For people: errors and documents name it."""
 
     def encode(self, value: Any, /) -> bytes:
-        """The value as bytes; called where it is sent."""
+        """The value as bytes; called where it is sent.
+
+        Args:
+            value: A list of arguments, a result, or an event.
+        """
 
     def decode(self, data: bytes, /) -> Any:
-        """The value again; called where it is handled."""
+        """The value again; called where it is handled.
+
+        Args:
+            data: What `encode` made.
+        """
 
 
 @runtime_checkable

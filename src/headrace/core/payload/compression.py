@@ -95,7 +95,7 @@ def _zstandard() -> Any:
         return importlib.import_module("zstandard")
     except ImportError:
         raise NotInstalled(
-            "compression by 'zstd' needs the zstandard package: install headrace[zstd]"
+            "compression by 'zstd' needs the zstandard package: pip install 'headrace[zstd]'"
         ) from None
 
 

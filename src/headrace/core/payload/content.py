@@ -115,7 +115,7 @@ def _protobuf(event_type: Any) -> Content:
         from google.protobuf.message import Message
     except ImportError:
         raise ConfigError(
-            "codec 'protobuf' needs the protobuf package: install headrace[protobuf]"
+            "codec 'protobuf' needs the protobuf package: pip install 'headrace[protobuf]'"
         ) from None
     if not isinstance(event_type, type) or not issubclass(event_type, Message):
         raise ConfigError(

@@ -25,6 +25,17 @@ def named(kind: Any) -> str:
     return str(kind).replace("typing.", "")
 
 
+def without_none(kind: Any) -> Any:
+    """The type without `| None` and without what `Annotated` adds, if that leaves one."""
+    origin = typing.get_origin(kind)
+    if origin is typing.Annotated:
+        return without_none(typing.get_args(kind)[0])
+    if origin in (typing.Union, types.UnionType):
+        others = [each for each in typing.get_args(kind) if each is not types.NoneType]
+        return without_none(others[0]) if len(others) == 1 else kind
+    return kind
+
+
 def kinds_of(kind: Any) -> tuple[type, ...]:
     """Classes that cover all values of the type; empty if unknown."""
     origin = typing.get_origin(kind)

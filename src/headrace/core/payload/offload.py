@@ -23,7 +23,19 @@ Delete = Callable[[str], "object | Awaitable[object]"]
 class Offload:
     """Where payloads of at least `threshold` bytes go instead of into the store, which then holds
     a reference alone. The functions are async, or plain ones that run in threads; each has
-    `timeout` seconds. `max_payload` takes the place of the app's."""
+    `timeout` seconds. `max_payload` takes the place of the app's.
+
+    Args:
+        put: Keeps the bytes under a key, `put(key, data)`. If it returns a text, that is the key
+            instead.
+        get: Gives the bytes back, `get(key)`.
+        delete: Deletes them, `delete(key)`; a key that is gone is no error. Nothing is deleted
+            unless said.
+        threshold: Payloads of fewer bytes, counted after compression, go into the store.
+        max_payload: Bytes that a payload may take before compression, instead of the app's
+            `max_payload`.
+        timeout: Seconds, or a timedelta, for each call.
+    """
 
     def __init__(
         self,
@@ -40,6 +52,12 @@ class Offload:
         self.delete = None if delete is None else _function("delete", delete, 1)
         self.threshold = check_count("Offload(threshold=)", threshold)
         self.max_payload = check_count("Offload(max_payload=)", max_payload)
+        if self.threshold > self.max_payload:
+            raise ConfigError(
+                f"Offload(): threshold is {self.threshold:,} bytes and max_payload "
+                f"{self.max_payload:,}, so nothing would ever go outside: lower the one, or raise "
+                "the other"
+            )
         self.timeout = to_ms("Offload(timeout=)", timeout, least=0.001) / 1000
 
     def __repr__(self) -> str:

@@ -22,7 +22,11 @@ class WantedCount(NamedTuple):
 
 def scale_by_load(snapshot: ScalingSnapshot) -> int:
     """How many consumers the load calls for: more while the backlog is too large or too old, fewer
-    while they are idle. The strategy of an app that has none of its own."""
+    while they are idle. The strategy of an app that has none of its own.
+
+    Args:
+        snapshot: The consumers, and what waits for them.
+    """
     return wanted_by_load(snapshot).target
 
 

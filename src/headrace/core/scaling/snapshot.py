@@ -19,12 +19,15 @@ class Load(NamedTuple):
     oldest_age: float | None
     """Seconds that the oldest has waited; None if nothing waits, or if that is unknown."""
     running: float
+    """Jobs or events that they run."""
     active: int
     """Consumers that are alive; not how many there should be."""
     capacity_each: int
     """What one of them can hold at once."""
     elsewhere: int = 0
+    """Slots of other consumers that share the source."""
     of: str = "jobs"
+    """What is counted: "jobs" or "events"."""
 
     @property
     def capacity(self) -> int:

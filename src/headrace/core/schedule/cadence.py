@@ -9,7 +9,7 @@ hour, and those with seconds, follow the clock as it runs.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, tzinfo
 from itertools import takewhile
 
 import msgspec
@@ -130,8 +130,7 @@ def cron_cadence(expression: object, zone: object) -> Cadence:
 
 def every_cadence(every: object) -> Cadence:
     """A checked cadence; `ConfigError` says what is wrong."""
-    seconds = every.total_seconds() if isinstance(every, timedelta) else every
-    return Cadence(every_ms=round(check_seconds("every", seconds, least=LEAST_EVERY) * 1000))
+    return Cadence(every_ms=round(check_seconds("every", every, least=LEAST_EVERY) * 1000))
 
 
 def _explained(cron: str, error: Exception) -> str:

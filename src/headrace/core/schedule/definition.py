@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypedDict, get_args
 
@@ -9,6 +10,7 @@ import msgspec
 
 from headrace.core.bounds import MAX_MS, check_count, check_name
 from headrace.core.clock import Duration
+from headrace.core.foreign_words import SCHEDULE_OPTIONS
 from headrace.core.job.capacity import Runner
 from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.job.envelope import NO_OVERRIDES, Overrides, decode_envelope, encode_envelope
@@ -17,6 +19,7 @@ from headrace.core.job.parcel import FlowMembership, Parcel, Tick
 from headrace.core.schedule.cadence import Cadence, cron_cadence, every_cadence
 from headrace.core.task.call import Call
 from headrace.core.task.send_options import SendOptions
+from headrace.core.wrong_use import unknown_option
 from headrace.errors import ConfigError
 
 Missed = Literal["skip", "once", "all"]
@@ -26,12 +29,20 @@ class Times(TypedDict, total=False):
     """When a schedule ticks: one of `cron` (in a `timezone`) and `every`, and what bounds it."""
 
     cron: str | None
+    """A cron expression of five fields, such as "*/5 * * * *", or six with seconds."""
     every: Duration | None
+    """Seconds, or a timedelta, between two ticks; instead of `cron`."""
     timezone: str
+    """The time zone that `cron` is in, such as "Europe/Berlin"; "UTC" unless said."""
     missed: Missed
+    """What happens to ticks at which no worker ran: "skip", the default, "once" for one job in all,
+    or "all" for one each."""
     start: datetime | None
+    """No tick before this: an aware datetime."""
     end: datetime | None
+    """No tick after this: an aware datetime."""
     limit: int | None
+    """How many ticks there are in all; no limit unless said."""
 
 
 # With the tick's time behind it, the name must fit into a job's id.
@@ -137,6 +148,25 @@ def check_schedule_name(name: object) -> str:
     return text
 
 
+def check_arguments(where: str, args: object, kwargs: object) -> None:
+    """Refuse arguments that are not a list and a mapping."""
+    if isinstance(args, str | bytes) or not isinstance(args, Sequence):
+        raise ConfigError(f"{where}: args must be a list, such as args=[1, 2], not {args!r}")
+    if not isinstance(kwargs, Mapping):
+        raise ConfigError(
+            f"{where}: kwargs must be a dict, such as kwargs={{'n': 1}}, not {kwargs!r}"
+        )
+
+
+def check_times(where: str, times: Times) -> None:
+    """Refuse times that no schedule can have; `where` is what they are for."""
+    try:
+        _cadence(times)
+        _bounds(times)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
 def _cadence(times: Times) -> Cadence:
     cron, every, timezone = times.get("cron"), times.get("every"), times.get("timezone", "UTC")
     if (cron is None) == (every is None):
@@ -149,9 +179,8 @@ def _cadence(times: Times) -> Cadence:
 
 
 def _bounds(times: Times) -> dict[str, Any]:
-    unknown = times.keys() - Times.__annotations__.keys()
-    if unknown:
-        raise ConfigError(f"there is no option {sorted(unknown)[0]!r}")
+    if unknown := sorted(times.keys() - Times.__annotations__.keys()):
+        raise unknown_option("it", unknown[0], Times.__annotations__, SCHEDULE_OPTIONS)
     missed, limit = times.get("missed", "skip"), times.get("limit")
     start_ms, end_ms = _moment_ms("start", times.get("start")), _moment_ms("end", times.get("end"))
     if missed not in get_args(Missed):

@@ -40,20 +40,26 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     last_ms: int | None = None
     reserved: tuple[int, ...] = ()
     """Ticks whose jobs may not be in the store yet."""
+    reserved_by: bytes = b""
+    """The definition that they are of, if it was replaced since."""
     paused: bool = False
     problem: str = ""
     recent: tuple[int, ...] = ()
     """The latest ticks that were fired, the last of them last."""
     manual: tuple[tuple[int, JobId], ...] = ()
     """When the latest jobs were sent with `run_now`, and their ids, the last of them last."""
+    replaced: tuple[bytes, ...] = ()
+    """Marks of the declarations before this one, the last of them last: see `declaration.py`."""
 
     @property
     def definition(self) -> Definition:
         """Raises `Malformed` if it cannot be read."""
-        try:
-            return _decode_definition(self.body)
-        except _UNREADABLE as error:
-            raise Malformed(f"its definition cannot be read: {error}") from None
+        return _read_definition(self.body)
+
+    @property
+    def reserved_definition(self) -> Definition:
+        """What the jobs of reserved ticks are made of. Raises `Malformed` if it cannot be read."""
+        return _read_definition(self.reserved_by or self.body)
 
     def next_ms(self) -> int | None:
         """The next tick that is not over; None if it is paused or has ended."""
@@ -81,14 +87,19 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
         """Whether it will never tick again, as it is."""
         return msgspec.structs.replace(self, paused=False).next_ms() is None
 
-    def reserve(self, now_ms: int) -> tuple[Record, bool]:
-        """Mark all ticks up to now as over, and reserve those to fire. Also returns whether
-        `missed="all"` had to drop some."""
+    def reserve(self, now_ms: int, watched_ms: int | None = None) -> tuple[Record, bool]:
+        """Mark all ticks up to now as over, and reserve those to fire: none that is later than
+        `watched_ms` is missed. Also returns whether some had to be dropped, since there were too
+        many."""
         tick = self.next_ms()
         if self.reserved or tick is None or tick > now_ms:
             return self, False
-        ticks, latest_ms, left_out = _to_fire(self.definition, self.passed_ms, now_ms)
-        limit = self.definition.limit
+        definition, passed_ms = self.definition, self.passed_ms
+        if watched_ms is None or watched_ms >= now_ms:
+            ticks, latest_ms, left_out = _to_fire(definition, passed_ms, now_ms)
+        else:
+            ticks, latest_ms, left_out = _watched(definition, passed_ms, watched_ms, now_ms)
+        limit = definition.limit
         if limit is not None and len(ticks) > limit - self.fired:
             ticks = ticks[: limit - self.fired]
         changed = msgspec.structs.replace(
@@ -103,8 +114,11 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def cleared(self, refused: int = 0, problem: str = "") -> Record:
         """After the jobs of the reserved ticks were sent, except for the `refused` ones."""
-        fired = self.fired - refused
-        return msgspec.structs.replace(self, reserved=(), fired=fired, problem=problem[:500])
+        # Those of a definition that was replaced were never counted here.
+        fired = self.fired if self.reserved_by else self.fired - refused
+        return msgspec.structs.replace(
+            self, reserved=(), reserved_by=b"", fired=fired, problem=problem[:500]
+        )
 
     def failed(self, problem: str) -> Record:
         """After none of them could be sent, and none will be."""
@@ -124,14 +138,23 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
             return self
         return msgspec.structs.replace(self, paused=False, passed_ms=max(self.passed_ms, now_ms))
 
+    def begun_again(self, body: bytes, now_ms: int) -> Record:
+        """With another definition. It stays paused; ticks of the old one that are reserved are
+        fired as they were to be."""
+        return Record(
+            FORMAT,
+            body,
+            now_ms,
+            reserved=self.reserved,
+            reserved_by=(self.reserved_by or self.body) if self.reserved else b"",
+            paused=self.paused,
+            replaced=self.replaced,
+        )
 
-def arm(definition: Definition, now_ms: int, old: Record | None = None) -> Record:
-    """The record of a schedule from now on. One that is the same goes on as it was; one that
-    differs begins again, but stays paused."""
-    body = _encode(definition)
-    if old is not None and old.body == body:
-        return old
-    return Record(FORMAT, body, now_ms, paused=old is not None and old.paused)
+
+def arm(definition: Definition, now_ms: int) -> Record:
+    """The record of a schedule that is new, from now on."""
+    return Record(FORMAT, encode_definition(definition), now_ms)
 
 
 def tick_id(name: str, tick_ms: int) -> JobId:
@@ -139,6 +162,10 @@ def tick_id(name: str, tick_ms: int) -> JobId:
     moment = datetime.fromtimestamp(tick_ms / 1000, UTC)
     precision = "milliseconds" if tick_ms % 1000 else "seconds"
     return ids.to_id(f"{name}@{moment.replace(tzinfo=None).isoformat(timespec=precision)}Z")
+
+
+def encode_definition(definition: Definition) -> bytes:
+    return _encode(definition)
 
 
 def encode_record(record: Record) -> bytes:
@@ -156,6 +183,13 @@ def decode_record(data: bytes) -> Record:
     return record
 
 
+def _read_definition(body: bytes) -> Definition:
+    try:
+        return _decode_definition(body)
+    except _UNREADABLE as error:
+        raise Malformed(f"its definition cannot be read: {error}") from None
+
+
 def _to_fire(definition: Definition, passed_ms: int, now_ms: int) -> tuple[list[int], int, bool]:
     """The ticks to be fired, the latest that is due, and whether some were left out."""
     if definition.missed == "all":
@@ -166,6 +200,19 @@ def _to_fire(definition: Definition, passed_ms: int, now_ms: int) -> tuple[list[
     if not prompt and (definition.missed == "once" or now_ms - latest_ms <= LATE_MS):
         prompt = [latest_ms]
     return prompt, latest_ms, False
+
+
+def _watched(
+    definition: Definition, passed_ms: int, watched_ms: int, now_ms: int
+) -> tuple[list[int], int, bool]:
+    """The same if someone has watched since then, and time went on by leaps."""
+    ticks, left_out = definition.between(max(passed_ms, watched_ms), now_ms, MOST_MISSED)
+    latest_ms = ticks[-1] if ticks else watched_ms
+    first = definition.after(passed_ms)
+    if first is None or first > watched_ms:
+        return ticks, latest_ms, left_out
+    before, _, before_left_out = _to_fire(definition, passed_ms, watched_ms)
+    return before + ticks, latest_ms, left_out or before_left_out
 
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode

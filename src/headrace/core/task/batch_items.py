@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from headrace.errors import ConfigError
@@ -54,3 +54,16 @@ def _without_errors(kind: Any) -> Any:
         if not (isinstance(part, type) and issubclass(part, BaseException))
     ]
     return typing.Union[tuple(kept)] if kept else Any  # noqa: UP007
+
+
+async def awaited_item(given: Coroutine[Any, Any, Any]) -> Any:
+    """`only_item` of what an async batch function returns."""
+    return only_item(await given)
+
+
+def only_item(given: Any) -> Any:
+    """What a batch function returned for its only item; an error is raised."""
+    one = given[0] if isinstance(given, Sequence) and given else None
+    if isinstance(one, BaseException):
+        raise one
+    return one

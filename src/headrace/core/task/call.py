@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, Protocol, Self, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
@@ -18,10 +18,8 @@ from headrace.core.job.parcel import FlowMembership, Parcel
 from headrace.core.payload.packing import Packer, packed
 from headrace.core.task.constraints import NO_LABELS, CallLabels, TaskConstraints
 from headrace.core.task.send_options import PLAIN, SendOptions
+from headrace.core.wrong_use import not_awaitable
 from headrace.errors import ArgumentError, ConfigError
-
-if TYPE_CHECKING:
-    from typing import Self
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -35,6 +33,7 @@ class SentJob(Protocol):
 Parent: TypeAlias = "Call[Any] | SentJob"
 
 
+@not_awaitable("a call is not sent yet: write `await task.enqueue(…)` or `await app.enqueue(call)`")
 class Step(ABC, Generic[R_co]):
     """What can be sent, and waited for: a call, or a flow of them."""
 
@@ -171,7 +170,13 @@ class Call(Step[R_co]):
         """Start only after these have ended: calls and flows, which are sent along with it, or
         jobs. If one of them fails, so does this one, unless `if_failed="run"`. If the first
         argument is missing, it is their result: a list for several, None for a failed one. Changes
-        the call, and returns it."""
+        the call, and returns it.
+
+        Args:
+            parents: Calls and flows, which are sent along, or jobs that were sent.
+            if_failed: What happens if one of them is dead: "fail" makes this one dead too, "run"
+                runs it all the same.
+        """
         if if_failed not in ("fail", "run"):
             raise ConfigError(f"{self!r}: if_failed must be 'fail' or 'run', not {if_failed!r}")
         links = self._linked()

@@ -46,6 +46,7 @@ class TaskConstraints:
         self, declared: TaskOptions, signature: Signature, queues: Mapping[str, QueueSettings]
     ) -> None:
         self._task = declared.name
+        self._label = declared.label
         self._declared = declared
         self._signature = signature
         self._queues = queues
@@ -103,11 +104,11 @@ class TaskConstraints:
             return CallLabels("", rate_key, batch_key) if is_any else NO_LABELS
         if unique is True:
             fingerprint = self._signature.fingerprint(args, kwargs, lacks_first_argument)
-            return CallLabels(digest(self._task, fingerprint), rate_key, batch_key)
+            return CallLabels(digest(self._label, fingerprint), rate_key, batch_key)
         if not isinstance(unique, str):
             self._check_complete("unique", lacks_first_argument)
             unique = self._make_label("unique", unique, args, kwargs)
-        return CallLabels(unique_name(self._task, unique), rate_key, batch_key)
+        return CallLabels(unique_name(self._label, unique), rate_key, batch_key)
 
     def of_job(
         self, queue: str, options: SendOptions, labels: CallLabels, waits: bool = False
@@ -150,7 +151,7 @@ class TaskConstraints:
         width = self._declared.concurrency
         if key:
             return f"{KEY_LANE}{key}", self._declared.key_concurrency or width or 1
-        return ("", 1) if width is None or self._rate else (f"task:{self._task}", width)
+        return ("", 1) if width is None or self._rate else (f"task:{self._label}", width)
 
     def _task_lane(self, key: str | None) -> tuple[str, int]:
         """The lane of the task, for jobs that wait for something else first: for others of their
@@ -158,12 +159,12 @@ class TaskConstraints:
         width = self._declared.concurrency
         if width is None or (self._declared.key_concurrency is None if key else not self._rate):
             return "", 1
-        return f"task:{self._task}", width
+        return f"task:{self._label}", width
 
     def _limits(self, queue: str, labels: CallLabels) -> tuple[Limit, ...]:
         limits: tuple[Limit, ...] = ()
         if self._rate is not None:
-            limits = (task_limit(self._rate, self._task, labels.rate_key),)
+            limits = (task_limit(self._rate, self._label, labels.rate_key),)
         settings = self._queues.get(queue)
         if settings is None or settings.limit is None:
             return limits
@@ -180,7 +181,7 @@ class TaskConstraints:
                 f"task {self._task!r}: a batch that gathers does not go with the {bound} of queue "
                 f"{queue!r}, which counts single jobs; give the task a queue of its own"
             )
-        return declared.gathering.of_job(self._task, key, declared.batch, declared.max_wait)
+        return declared.gathering.of_job(self._label, key, declared.batch, declared.max_wait)
 
     def _check_complete(self, what: str, lacks_first_argument: bool) -> None:
         if lacks_first_argument:

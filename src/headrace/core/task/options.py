@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, TypedDict, get_args
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypedDict, get_args
 
 import msgspec
 
@@ -16,47 +16,97 @@ from headrace.core.bounds import (
     check_name,
     check_seconds,
 )
-from headrace.core.clock import to_ms
+from headrace.core.clock import Duration, to_ms
+from headrace.core.foreign_words import TASK_OPTIONS
 from headrace.core.job.capacity import Runner
 from headrace.core.job.history_rules import HistoryBounds, Keep
-from headrace.core.job.retry import MAX_DEFERS, OnTimeout, Retry, check_on_timeout
+from headrace.core.job.retry import (
+    MAX_DEFERS,
+    OnTimeout,
+    Retry,
+    check_on_timeout,
+    check_timeouts,
+)
 from headrace.core.payload.codecs import Codec, TaskCodecName, task_form
 from headrace.core.payload.compression import Compression
 from headrace.core.payload.offload import Offload
 from headrace.core.payload.packing import PLAIN_PAYLOADS, PayloadOptions
 from headrace.core.queue_names import check_queue
+from headrace.core.task.functions import checked_function
 from headrace.core.task.gathering import TaskGathering
 from headrace.core.task.rate import Rate
 from headrace.core.task.send_options import JobOptions, check_priority
 from headrace.core.task.uniqueness import NOT_UNIQUE, LabelMaker, Uniqueness
+from headrace.core.wrong_use import unknown_option
 from headrace.errors import ConfigError
 
 BATCH_WAIT = 0.5
+
+UnknownArguments = Literal["refuse", "ignore"]
+"""What to do with a job that has an argument which its task does not take (any more)."""
 
 
 class TaskKwargs(JobOptions, total=False):
     """What `@app.task(...)` takes, beside `batch` and what goes with it."""
 
     name: str | None
+    """How jobs find the task; the function's name unless said. Two tasks of one app cannot share
+    one."""
+    aliases: Sequence[str]
+    """Names that the task had before: jobs that were sent under them run it too. The first one
+    stays the name of its limits and lanes."""
     retry: Retry | None
-    timeout: float | None
+    """What happens after a failure; `Retry()`, three runs in all, unless said."""
+    timeout: Duration | None
+    """How long one run may take: seconds or a timedelta; 300 unless said, None for no limit."""
     on_timeout: OnTimeout
+    """What a run that takes longer means: a failed attempt ("retry", the default), the end
+    ("dead"), or another run that counts no attempt ("defer")."""
     max_defers: int | None
+    """How often a job may be deferred before it is dead; 1,000 unless said, None for no limit."""
     run_in: Runner | None
-    result_ttl: float
+    """Where the function runs: "loop", the default of async functions, "thread", the default of
+    plain ones, or "process", which can be killed."""
+    result_ttl: Duration
+    """How long the result is kept: seconds or a timedelta; 600 unless said. 0 keeps none, which is
+    the fastest."""
     keep_done: Keep | None
+    """What is kept of jobs that have ended: a number of jobs, a timedelta, a pair of both, or 0 for
+    nothing. The app's unless said."""
     unique: bool | LabelMaker
+    """True for one job at a time per arguments, or a function that makes the name to be unique from
+    them. A second send returns the first job."""
     rate: str | None
+    """How often jobs may start, on all workers together: "100/m", "3/10s". No limit unless said."""
     burst: int | None
+    """How many of a `rate` may start at once; the others follow evenly. All unless said."""
     rate_key: LabelMaker | None
+    """A function that makes a text from the arguments: each text has a `rate` of its own."""
     concurrency: int | None
+    """How many jobs run at a time: of each key, for jobs sent with a `key`, else of the task. No
+    limit unless said."""
     key_concurrency: int | None
+    """How many jobs of each key run at a time; `concurrency` is then for all jobs of the task."""
     on_success: Callable[..., Any] | None
+    """A function or a task that runs as a job of its own once a job is done, with that job and its
+    result."""
     on_dead: Callable[..., Any] | None
+    """A function or a task that runs as a job of its own once a job is dead, with that job and its
+    failure."""
     codec: TaskCodecName | Codec | None
+    """How arguments and results are encoded: "msgpack", "json", or a `Codec`. The app's unless
+    said."""
     compress: Compression | None
+    """"zstd" or "zlib" makes large payloads smaller. The app's unless said."""
     compress_threshold: int | None
+    """Bytes from which on a payload is compressed. The app's, or 1,024, unless said."""
     offload: Offload | None
+    """Where large payloads go instead of into the store. The app's unless said."""
+    unknown_arguments: UnknownArguments
+    """What happens to a job with an argument that the function does not take (any more): it is dead
+    ("refuse", the default), or runs without it ("ignore")."""
+    renamed_arguments: Mapping[str, str]
+    """New names of arguments by old ones, for jobs that wait under the old ones."""
 
 
 class DefaultKwargs(TypedDict, total=False):
@@ -65,18 +115,20 @@ class DefaultKwargs(TypedDict, total=False):
     queue: str
     priority: int
     retry: Retry
-    timeout: float | None
+    timeout: Duration | None
     on_timeout: OnTimeout
     max_defers: int | None
-    result_ttl: float
+    result_ttl: Duration
     keep_done: Keep
+    unknown_arguments: UnknownArguments
 
 
 def check_defaults(options: Mapping[str, Any]) -> dict[str, Any]:
     """The defaults if tasks can have them; `ConfigError` if not."""
     known = sorted(DefaultKwargs.__annotations__)
     if unknown := sorted(options.keys() - set(known)):
-        raise ConfigError(f"app.defaults() has no {unknown[0]!r}; it takes {', '.join(known)}")
+        raise unknown_option("app.defaults()", unknown[0], known, TASK_OPTIONS, options[unknown[0]])
+    check_timeouts("app.defaults(): ", options)
     if "queue" in options:
         check_queue("app.defaults(): queue", options["queue"])
     try:
@@ -128,6 +180,20 @@ class TaskOptions(msgspec.Struct, frozen=True):
     payloads: PayloadOptions = PLAIN_PAYLOADS
     gathering: TaskGathering | None = None
     """How batches gather in the store; None if each worker fills its own."""
+    aliases: tuple[str, ...] = ()
+    unknown_arguments: UnknownArguments = "refuse"
+    renamed_arguments: Mapping[str, str] = {}
+    """The names of its arguments now, by those that waiting jobs may have."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names under which its jobs may come."""
+        return (self.name, *self.aliases)
+
+    @property
+    def label(self) -> str:
+        """What its limits, lanes and unique names are called: they outlive its present name."""
+        return self.aliases[0] if self.aliases else self.name
 
     @classmethod
     def of_function(
@@ -138,12 +204,11 @@ class TaskOptions(msgspec.Struct, frozen=True):
     ) -> TaskOptions:
         """The options of a function, named and placed by what it is unless they say otherwise;
         `payloads` is what the app says of them."""
-        if not inspect.isroutine(function):
-            raise ConfigError(
-                f"@app.task goes on a function, not on {function!r}; put it into a def"
-            )
+        checked_function("@app.task", function, named=bool(options.get("name")))
         if unknown := sorted(options.keys() - set(_KNOWN)):
-            raise ConfigError(f"app.task() has no {unknown[0]!r}; it takes {', '.join(_KNOWN)}")
+            raise unknown_option(
+                "app.task()", unknown[0], _KNOWN, TASK_OPTIONS, options[unknown[0]]
+            )
         if "queue" in options:
             # Not in `__post_init__`: the queue of a topic's group has an '@'.
             check_queue(f"task {getattr(function, '__name__', '')!r}: queue", options["queue"])
@@ -163,6 +228,7 @@ class TaskOptions(msgspec.Struct, frozen=True):
         given = {name: options[name] for name in cls.__struct_fields__ if name in options}
         given["unique"] = Uniqueness.declared(where, options)
         given["rate"] = _rate(where, options)
+        given["aliases"] = _aliases(where, options)
         given["payloads"] = _payloads(where, options)
         if (gathering := TaskGathering.declared(where, options)) is not None:
             given["gathering"] = gathering
@@ -180,17 +246,21 @@ class TaskOptions(msgspec.Struct, frozen=True):
         if not isinstance(self.retry, Retry):
             raise ConfigError(f"{where}retry must be a Retry(...), not {self.retry!r}")
         if self.timeout is not None:
-            check_seconds(f"{where}timeout", self.timeout, least=0.001)
+            seconds = check_seconds(f"{where}timeout", self.timeout, least=0.001)
+            # A timedelta is read as seconds: a frozen value settles this once.
+            msgspec.structs.force_setattr(self, "timeout", seconds)
         check_on_timeout(f"{where}on_timeout", self.on_timeout)
         if self.max_defers is not None:
             check_count(f"{where}max_defers", self.max_defers, least=0)
-        check_seconds(f"{where}result_ttl", self.result_ttl)
+        kept = check_seconds(f"{where}result_ttl", self.result_ttl)
+        msgspec.structs.force_setattr(self, "result_ttl", kept)
         if self.keep_done is not None:
             HistoryBounds.of(f"{where}keep_done", self.keep_done)
         check_priority(f"{where}priority", self.priority)
         for what in ("concurrency", "key_concurrency"):
             if getattr(self, what) is not None:
                 check_count(f"{where}{what}", getattr(self, what))
+        _check_arguments(where, self)
         _check_batch(where, self)
 
 
@@ -215,6 +285,33 @@ def _rate(where: str, options: Mapping[str, Any]) -> Rate | None:
     return None if text is None else Rate.of(where, text, burst)
 
 
+def _aliases(where: str, options: Mapping[str, Any]) -> tuple[str, ...]:
+    given = options.get("aliases", ())
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise ConfigError(f"{where}aliases must be a list of names, such as ['old'], not {given!r}")
+    for alias in given:
+        check_name(f"{where}an alias", alias)
+    if options["name"] in given:
+        raise ConfigError(f"{where}its own name cannot be an alias of it")
+    return tuple(given)
+
+
+def _check_arguments(where: str, options: TaskOptions) -> None:
+    if options.unknown_arguments not in get_args(UnknownArguments):
+        raise ConfigError(
+            f"{where}unknown_arguments must be 'refuse' or 'ignore', not "
+            f"{options.unknown_arguments!r}"
+        )
+    renamed: Any = options.renamed_arguments
+    if not isinstance(renamed, Mapping) or not all(
+        isinstance(name, str) for pair in renamed.items() for name in pair
+    ):
+        raise ConfigError(
+            f"{where}renamed_arguments maps old names to new ones, such as {{'mail': 'to'}}, not "
+            f"{renamed!r}"
+        )
+
+
 def _check_batch(where: str, options: TaskOptions) -> None:
     if options.batch is None:
         if options.max_wait != BATCH_WAIT:
@@ -224,7 +321,6 @@ def _check_batch(where: str, options: TaskOptions) -> None:
     if options.gathering is not None:
         options.gathering.check_size(where, options.batch)
     seconds = to_ms(f"{where}max_wait", options.max_wait) / 1000
-    # A timedelta is fine too, but is read as seconds: a frozen value settles this once.
     msgspec.structs.force_setattr(options, "max_wait", seconds)
     if options.run_in == "process":
         raise ConfigError(f"{where}batch does not go with run_in='process'")

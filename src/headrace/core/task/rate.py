@@ -8,7 +8,7 @@ import re
 import msgspec
 
 from headrace.core.bounds import check_count
-from headrace.core.job.constraints import Limit
+from headrace.core.job.constraints import Limit, rate_gate
 from headrace.errors import ConfigError
 
 MAX_STARTS = 1_000_000
@@ -54,4 +54,4 @@ class Rate(msgspec.Struct, frozen=True):
 
 def task_limit(rate: Rate, task: str, key: str) -> Limit:
     """The limit of one task's jobs, or of those of them with one `rate_key`."""
-    return rate.limit(f"rate:{task}:{key}" if key else f"rate:{task}")
+    return rate.limit(rate_gate(task, key))

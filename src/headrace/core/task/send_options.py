@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence, Set
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
@@ -11,12 +12,14 @@ import msgspec
 from headrace.core.bounds import MAX_OVERRIDES, MAX_TAGS, check_count, check_label
 from headrace.core.clock import Duration, epoch_ms, to_ms
 from headrace.core.confirming import UNCONFIRMED, Confirm, Confirming, read_confirm
+from headrace.core.foreign_words import CALL_OPTIONS
 from headrace.core.job import ids
 from headrace.core.job.constraints import MAX_PRIORITY
-from headrace.core.job.envelope import NO_OVERRIDES, Overrides, WireRetry
-from headrace.core.job.retry import OnTimeout, Retry, check_on_timeout
+from headrace.core.job.envelope import NO_BOUND, NO_OVERRIDES, Overrides, WireRetry
+from headrace.core.job.retry import OnTimeout, Retry, check_on_timeout, check_timeouts
 from headrace.core.queue_names import check_queue
 from headrace.core.task.uniqueness import AS_DECLARED, Uniqueness
+from headrace.core.wrong_use import unknown_option
 from headrace.errors import ConfigError
 
 
@@ -24,28 +27,72 @@ class JobOptions(TypedDict, total=False):
     """What both `@app.task(...)` and `task.options(...)` take."""
 
     queue: str
+    """The queue that jobs wait in; "default" unless said. Some worker must read it."""
     priority: int
+    """From 0, the default, to 100: within a queue, a higher one goes first."""
     unique_for: Duration
+    """How long after its end a unique job still keeps others of its name away: seconds or a
+    timedelta; 0, so not at all, unless said."""
     debounce: Duration
+    """Sent again within this time, the job starts that much later, with the newest arguments,
+    instead of twice: seconds or a timedelta. None unless said."""
 
 
 class SendKwargs(JobOptions, total=False):
     """What `task.options(...)` takes: how one call differs from what its task declares."""
 
     delay: Duration
+    """How long from now, by the store's clock, the job may start: seconds or a timedelta."""
     at: datetime
+    """When the job may start: an aware datetime. One in the past means now."""
     id: str
+    """An id of your own, 1 to 256 bytes of printable text. One that the store still knows in this
+    queue is not added again."""
     retry: Retry
+    """What happens after a failure, instead of the task's `retry`."""
     timeout: Duration | None
+    """Seconds, or a timedelta, that one run may take, instead of the task's; None for no limit."""
     on_timeout: OnTimeout
+    """"retry", "dead" or "defer", instead of the task's."""
+    max_defers: int | None
+    """How often the job may be deferred before it is dead, instead of the task's; None for any
+    number."""
     expires: Duration | datetime
+    """When the job may no longer start, and is dead as `expired` instead: seconds or a timedelta
+    from now, or an aware datetime."""
     headers: Mapping[str, str]
+    """Texts by name that travel with the job; the function reads them as `ctx.headers`."""
     tags: Sequence[str]
+    """Up to 32 texts by which people find the job."""
     key: str
+    """Jobs of one key run one after the other, as they were sent, or as many at a time as the task
+    says."""
     unique: bool | str
+    """True or False, or the name that is to be unique among the jobs of the task."""
     rate_key: str
+    """The text whose `rate` the job counts for."""
     batch_key: str
+    """The key of the batch that the job gathers in."""
     confirm: Confirm | None
+    """"replicated" or "disk": the send returns when a Redis replica, or the disk, has the job."""
+
+
+def option_hint(task: str, unknown: Mapping[str, object]) -> str:
+    """For arguments that a function does not take: where they go, as far as they are options of a
+    call; else empty."""
+    words = {name: name if name in SendKwargs.__annotations__ else _meant(name) for name in unknown}
+    options = [f"{words[name]}={_brief(unknown[name])}" for name in unknown if words[name]]
+    call = f"{task.rpartition('.')[2]}.options({', '.join(options)}).enqueue(…)"
+    return f"; options go before: {call}" if options else ""
+
+
+def _meant(name: str) -> str:
+    found = re.fullmatch(r"write (\w+)=….*", str(CALL_OPTIONS.get(name)))
+    return found[1] if found else ""
+
+
+def _brief(value: object) -> str:
+    return repr(value) if isinstance(value, int | float | str) and len(repr(value)) < 40 else "…"
 
 
 class SendOptions(msgspec.Struct, frozen=True):
@@ -78,10 +125,8 @@ class SendOptions(msgspec.Struct, frozen=True):
         """These options with some of them changed."""
         unknown = changes.keys() - SendKwargs.__annotations__.keys()
         if unknown:
-            raise ConfigError(
-                f"options() has no {sorted(unknown)[0]!r}; it takes "
-                f"{', '.join(sorted(SendKwargs.__annotations__))}"
-            )
+            known, name = SendKwargs.__annotations__, sorted(unknown)[0]
+            raise unknown_option("options()", name, known, CALL_OPTIONS, changes.get(name))
         new: dict[str, Any] = {**_when(changes), **_expiry(changes)}
         if "id" in changes:
             ids.to_id(changes["id"])
@@ -163,7 +208,10 @@ def _expiry(changes: SendKwargs) -> dict[str, int | None]:
 
 def _overridden(now: Overrides, changes: SendKwargs) -> Overrides:
     headers, timeout, retry, tags = now.headers, now.timeout, now.retry, now.tags
-    on_timeout = now.on_timeout
+    on_timeout, max_defers = now.on_timeout, now.max_defers
+    check_timeouts("options(): ", changes)
+    if "max_defers" in changes:
+        max_defers = _checked_defers(changes["max_defers"])
     if "on_timeout" in changes:
         on_timeout = check_on_timeout("options(on_timeout=)", changes["on_timeout"])
     if "tags" in changes:
@@ -178,7 +226,13 @@ def _overridden(now: Overrides, changes: SendKwargs) -> Overrides:
             raise ConfigError(f"options(retry=) must be a Retry(...), not {changes['retry']!r}")
         retry = WireRetry.of(changes["retry"])
     overrides = msgspec.structs.replace(
-        now, headers=headers, timeout=timeout, retry=retry, tags=tags, on_timeout=on_timeout
+        now,
+        headers=headers,
+        timeout=timeout,
+        retry=retry,
+        tags=tags,
+        on_timeout=on_timeout,
+        max_defers=max_defers,
     )
     size = len(msgspec.msgpack.encode(overrides))
     if size > MAX_OVERRIDES:
@@ -187,6 +241,10 @@ def _overridden(now: Overrides, changes: SendKwargs) -> Overrides:
             "travel"
         )
     return overrides
+
+
+def _checked_defers(given: object) -> int:
+    return NO_BOUND if given is None else check_count("options(max_defers=)", given, least=0)
 
 
 def _checked_tags(tags: object) -> tuple[str, ...]:

@@ -1,16 +1,16 @@
 """The parameters of a task's function: arguments in, bytes out, and back.
 
-Arguments travel as one array in the order of the parameters, without trailing defaults. Functions
-with `*args` or `**kwargs` send `[args, kwargs]` instead. An open call lacks the first argument: in
-a flow, the result of another job is put there, as the bytes it came in. Such calls travel as
-MessagePack, whatever the codec of the task is.
+Arguments travel as one map by the names of the parameters, without those that were not given, so
+that the function may change while they wait. One's own codec gets a list in the order of the
+parameters, or the map if those are not in order, for there are `*args` or `**kwargs`. An open call
+lacks the first argument: in a flow, the result of another job is put there, as the bytes it came
+in. Such calls travel as MessagePack, whatever the codec of the task is.
 """
 
 from __future__ import annotations
 
 import copy
 import inspect
-import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,28 +18,34 @@ from typing import Any
 import msgspec
 
 from headrace.core import codec
-from headrace.core.codec import with_first
-from headrace.core.payload.codecs import PLAIN, Form, form_of
+from headrace.core.codec import with_first, with_first_named
+from headrace.core.misfit import Misfit, UnknownContent
+from headrace.core.payload.codecs import PLAIN, Form, form_of, task_form
+from headrace.core.payload.kinds import without_none
+from headrace.core.task.argument_reader import (
+    ArgumentReader,
+    Arguments,
+    by_name_encoder,
+    is_array,
+)
 from headrace.core.task.batch_items import of_one_item
+from headrace.core.task.further_arguments import FURTHER, VARIADIC, as_map
+from headrace.core.task.options import TaskOptions
+from headrace.core.task.send_options import option_hint
 from headrace.errors import ArgumentError, ConfigError
 
-_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _EMPTY = inspect.Parameter.empty
-
-
-class Misfit(Exception):
-    """Arguments arrived that do not fit the function (any more)."""
-
-
-class UnknownContent(Misfit):
-    """Arguments arrived by a codec that the task does not have here."""
 
 
 class Signature:
     """How one function's arguments travel. A parameter annotated with `injected` does not: its
     position is `injected_at`, its name `injected_as`. A `batched` function takes a list and returns
     one (or nothing): what travels is one item of each. `form` is the codec; its content type is in
-    `content`, as envelopes name it."""
+    `content`, as envelopes name it. Of what arrives, `ignores_unknown` leaves out what the function
+    does not take, and `renamed` has new names by old ones."""
+
+    decode: Callable[[bytes], Arguments]
+    """The arguments, converted by the annotations, or `Misfit`."""
 
     def __init__(
         self,
@@ -49,31 +55,63 @@ class Signature:
         *,
         batched: bool = False,
         form: Form = PLAIN,
+        ignores_unknown: bool = False,
+        renamed: Mapping[str, str] | None = None,
     ) -> None:
         self.task = task
         hints = _type_hints(function, task)
         parameters = list(inspect.signature(function).parameters.values())
         self.injected_as, self.injected_at = _find_injected(parameters, hints, injected)
-        self._parameters = [p for p in parameters if p.name != self.injected_as]
+        self.can_be_none = hints.get(self.injected_as or "") is not injected
+        """Whether the injected parameter may be None: where no worker can fill it."""
+        self._parameters = [_as_written(p) for p in parameters if p.name != self.injected_as]
         if batched:
             hints = of_one_item(task, self._parameters, hints)
         self._python = inspect.Signature(self._parameters)
-        self._variadic = any(p.kind in _VARIADIC for p in self._parameters)
+        self._variadic = any(p.kind in VARIADIC for p in self._parameters)
         self._hints = hints
+        self._ignores_unknown = ignores_unknown
+        self._renamed = self._check_renamed(renamed or {})
         keyword_only = [p for p in self._parameters if p.kind is p.KEYWORD_ONLY]
         self._positional = len(self._parameters) - len(keyword_only)
-        self._keyword_names = [p.name for p in keyword_only]
         self._most, self._least = self._plain_arity(keyword_only)
-        # Arguments that are all there, and by position, need no struct in between.
-        self._exact = not self._variadic and self._most == self._least == len(self._parameters)
         self._use(form)
         self.returns = hints.get("return", Any)
+
+    @classmethod
+    def of_task(
+        cls, function: Callable[..., Any], declared: TaskOptions, injected: type
+    ) -> Signature:
+        """The signature of a task's function, as the task declares it."""
+        return cls(
+            function,
+            declared.name,
+            injected,
+            batched=declared.batch is not None,
+            form=task_form(declared.payloads.codec),
+            ignores_unknown=declared.unknown_arguments == "ignore",
+            renamed=declared.renamed_arguments,
+        )
 
     def _use(self, form: Form) -> None:
         self.form, self.content = form, form.on_the_wire
         self._encode = form.encode
-        self._decode = self._build_decoder()
+        self._is_named = form.is_typed and not self._variadic
+        self._encode_args: Callable[[Sequence[Any]], bytes] = form.encode
+        if self._is_named:
+            self._encode_args = by_name_encoder(self._parameters, form.encode)
+        self.decode = self._reader().read
         self._others: dict[str, Signature] = {}
+
+    def _reader(self) -> ArgumentReader:
+        return ArgumentReader(
+            self.task,
+            self._parameters,
+            self._hints,
+            self.form,
+            ignores_unknown=self._ignores_unknown,
+            renamed=self._renamed,
+        )
 
     def of_content(self, content: str) -> Signature:
         """The same for arguments of this content type; `Misfit` if they cannot be read."""
@@ -109,49 +147,46 @@ class Signature:
 
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         """The arguments as bytes, or an `ArgumentError` that names the one that is wrong."""
-        if kwargs or not self._least <= len(args) <= self._most:
-            args = self._in_order(args, kwargs)
         try:
-            return self._encode(args)
+            if kwargs or not self._least <= len(args) <= self._most:
+                return self._encode(self._given(args, kwargs))
+            return self._encode_args(args)
+        except ArgumentError:
+            raise
         except Exception as error:
-            raise self._blame(args, error) from error
+            raise self._blame(args, kwargs, error) from error
 
-    def decode(self, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments, converted by the annotations, or `Misfit`."""
+    def encode_declared(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        """`encode` of arguments in code: the same bytes in each process that runs the code."""
         if not self.form.is_typed:
-            return self._decode_own(payload)
-        try:
-            values = self._decode(payload)
-            if self._exact:
-                return values, {}
-            if self._variadic:
-                return self._converted_variadic(*values)
-        except codec.DECODE_ERRORS as error:
-            raise Misfit(self._misfit_text(error)) from None
-        fields = msgspec.structs.astuple(values)
-        if not self._keyword_names:
-            return fields, {}
-        split = self._positional
-        named = dict(zip(self._keyword_names, fields[split:], strict=True))
-        for name, value in named.items():
-            if value is _EMPTY:
-                raise Misfit(f"argument {name!r} is missing")
-        return fields[:split], named
+            return self.encode(tuple(args), dict(kwargs))
+        return self.encode(codec.with_sets_sorted(list(args)), codec.with_sets_sorted(dict(kwargs)))
 
-    def decode_with_first(
-        self, payload: bytes, first: bytes
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def decode_with_first(self, payload: bytes, first: bytes) -> Arguments:
         """`decode` with `first`, an encoded value, before the arguments in `payload`."""
-        spliced = with_first(payload, first, at=1 if self._variadic else 0)
+        if is_array(payload, PLAIN):
+            spliced = with_first(payload, first)
+        elif self._begins_with(inspect.Parameter.VAR_POSITIONAL):
+            spliced = _with_first_further(payload, first)
+        elif self._begins_with(inspect.Parameter.VAR_KEYWORD):
+            raise Misfit(f"there is no first argument: it takes {self.task}{self._python}")
+        else:
+            spliced = with_first_named(payload, self.first_name, first)
         if spliced is None:
-            raise Misfit("the arguments are not an array")
+            raise Misfit(
+                f"its arguments cannot be read: they are neither a map nor an array; it takes "
+                f"{self.task}{self._python}"
+            )
         return self.decode(spliced)
+
+    def _begins_with(self, kind: Any) -> bool:
+        return bool(self._parameters) and self._parameters[0].kind is kind
 
     def with_any_first(self) -> Signature:
         """The same with a first argument of any type."""
         other = copy.copy(self)
         other._hints = {**self._hints, self._parameters[0].name: Any}
-        other._decode = other._build_decoder()
+        other.decode = other._reader().read
         return other
 
     def encode_call(
@@ -163,7 +198,8 @@ class Signature:
             payload = self.encode(args, kwargs)
             if len(args) >= self._positional:
                 return payload, None
-            return payload, payload if self.form is PLAIN else self._as_plain(args)
+            names = [p.name for p in self._parameters[1:]]
+            return payload, self._as_plain(dict(zip(names, args, strict=False)))
         after_first = self._encode_after_first(args, kwargs)
         try:
             return self.encode(args, kwargs), after_first
@@ -176,17 +212,29 @@ class Signature:
         self, args: Sequence[Any], kwargs: Mapping[str, Any], lacks_first_argument: bool
     ) -> bytes:
         """Bytes that are the same for calls that mean the same: by position or by name, defaults
-        given or left out."""
+        given or left out, whatever the order of the parameters is. What was renamed counts by its
+        first name, so that it is the same for senders of both versions."""
         bound = self._python.bind(*([None, *args] if lacks_first_argument else args), **kwargs)
-        given = [bound.args, bound.kwargs]
-        bound.apply_defaults()
-        if not self.form.is_typed:
-            return self._encode([lacks_first_argument, bound.args, bound.kwargs])
+        for name, parameter in self._python.parameters.items():
+            given = bound.arguments.get(name, _EMPTY)
+            if given is not _EMPTY and self._is_default(given, parameter.default):
+                del bound.arguments[name]
+        earlier = {new: old for old, new in reversed(list(self._renamed.items()))}
+        named = self._after_first(bound) if lacks_first_argument else as_map(bound)
+        named = {earlier.get(name, name): value for name, value in named.items()}
+        alike = codec.encode_alike if self.form.is_typed else self._encode
+        return alike([lacks_first_argument, [[name, named[name]] for name in sorted(named)]])
+
+    def _is_default(self, value: Any, default: Any) -> bool:
+        """Whether leaving it out would mean the same: by its bytes, since True is also 1."""
+        if value is default or default is _EMPTY:
+            return value is default
+        alike = codec.encode_alike if self.form.is_typed else self._encode
         try:
-            return codec.encode_alike([lacks_first_argument, bound.args, bound.kwargs])
-        except codec.ENCODE_ERRORS:
+            return alike(value) == alike(default)
+        except Exception:
             # A default that cannot travel never does.
-            return codec.encode_alike([lacks_first_argument, *given])
+            return False
 
     def largest(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
         """The name of the argument that takes the most bytes."""
@@ -202,38 +250,54 @@ class Signature:
         required = sum(p.default is _EMPTY for p in self._parameters)
         return self._positional, required
 
-    def _in_order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
-        if self.injected_as in kwargs:
-            problem = f"argument {self.injected_as!r} is filled in by the worker: do not give it"
-            raise ArgumentError(self.task, problem, self.injected_as)
-        try:
-            bound = self._python.bind(*args, **kwargs)
-        except TypeError as error:
-            expected = f"{self.task}{self._python}"
-            raise ArgumentError(self.task, f"{error}; it takes {expected}") from None
+    def _given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """What travels: those that are given, by name or as a list."""
+        bound = self._bound(args, kwargs)
         if self._variadic:
-            return [bound.args, bound.kwargs]
+            return as_map(bound)
+        if self._is_named:
+            return bound.arguments
         names = [p.name for p in self._parameters]
         sent = max((names.index(name) + 1 for name in bound.arguments), default=0)
         bound.apply_defaults()
         return [bound.arguments[name] for name in names[:sent]]
 
+    def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
+        if self.injected_as in kwargs:
+            problem = f"argument {self.injected_as!r} is filled in by the worker: do not give it"
+            raise ArgumentError(self.task, problem, self.injected_as)
+        try:
+            return self._python.bind(*args, **kwargs)
+        except TypeError as error:
+            expected = f"{self.task}{self._python}"
+            taken = self._python.parameters
+            hint = option_hint(self.task, {n: kwargs[n] for n in kwargs if n not in taken})
+            raise ArgumentError(self.task, f"{error}; it takes {expected}{hint}") from None
+
     def _encode_after_first(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes | None:
         if not self._variadic and not self._has_room(args, kwargs):
             return None
         try:
-            values = self._in_order([None, *args], kwargs)
+            bound = self._bound([None, *args], kwargs)
         except ArgumentError:
             return None
-        rest = [values[0][1:], values[1]] if self._variadic else values[1:]
+        rest = self._after_first(bound)
         if self.form is not PLAIN:
             return self._as_plain(rest)
         try:
             return codec.encode(rest)
         except codec.ENCODE_ERRORS as error:
-            raise self._blame(values, error) from error
+            raise self._blame([None, *args], kwargs, error) from error
 
-    def _as_plain(self, values: Sequence[Any]) -> bytes | None:
+    def _after_first(self, bound: inspect.BoundArguments) -> dict[str, Any]:
+        named = as_map(bound)
+        if self._begins_with(inspect.Parameter.VAR_POSITIONAL):
+            further = named.pop(FURTHER)[1:]
+            return {FURTHER: further, **named} if further else named
+        named.pop(self.first_name, None)
+        return named
+
+    def _as_plain(self, values: Any) -> bytes | None:
         """The arguments for a flow; None if they cannot be part of one."""
         try:
             return codec.encode(values)
@@ -247,12 +311,10 @@ class Signature:
             return False
         return not {self._parameters[0].name, self._parameters[after].name} & kwargs.keys()
 
-    def _blame(self, values: Sequence[Any], error: Exception) -> ArgumentError:
-        if self._variadic:
-            named = self._named(*values)
-        else:
-            named = list(zip((p.name for p in self._parameters), values, strict=False))
-        for name, value in named if self.form.is_typed else ():
+    def _blame(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], error: Exception
+    ) -> ArgumentError:
+        for name, value in self._named(args, kwargs) if self.form.is_typed else ():
             try:
                 self._encode(value)
             except codec.ENCODE_ERRORS as cause:
@@ -261,8 +323,7 @@ class Signature:
         return ArgumentError(self.task, f"the arguments cannot travel: {error}")
 
     def _named(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[str, Any]]:
-        """The arguments of a variadic call, each with a name: `rest[1]` for the second of the
-        rest."""
+        """The arguments of a call, each with a name: `rest[1]` for the second of the rest."""
         named: list[tuple[str, Any]] = []
         for name, value in self._python.bind(*args, **kwargs).arguments.items():
             kind = self._python.parameters[name].kind
@@ -274,102 +335,44 @@ class Signature:
                 named.append((name, value))
         return named
 
-    def _build_decoder(self) -> Callable[[bytes], Any]:
-        if not self.form.is_typed:
-            return self.form.decoder(Any)
-        if self._variadic:
-            self._check_hints()
-            return self.form.decoder(tuple[list[Any], dict[str, Any]])
-        fields: list[Any] = []
-        for position, parameter in enumerate(self._parameters):
-            # Not the parameter's own name, which a struct may not be able to have.
-            name, kind = f"p{position}", self._hints.get(parameter.name, Any)
-            if parameter.default is _EMPTY:
-                fields.append((name, kind))
-            else:
-                fields.append((name, kind, _as_default(parameter.default)))
-        # Keyword-only parameters without a default may follow some with one.
-        first_default = next((i for i, f in enumerate(fields) if len(f) == 3), len(fields))
-        for i in range(first_default, len(fields)):
-            if len(fields[i]) == 2:
-                fields[i] = (*fields[i], _as_default(_EMPTY))
-        try:
-            if self._exact:
-                kinds = tuple(kind for _, kind in fields)
-                return self.form.decoder(tuple[kinds])  # type: ignore[valid-type]
-            arguments = msgspec.defstruct(
-                "Arguments", fields, array_like=True, forbid_unknown_fields=True
-            )
-            return self.form.decoder(arguments)
-        except TypeError as error:
-            raise ConfigError(
-                f"task {self.task!r}: its annotations cannot travel: {error}"
-            ) from None
+    def _check_renamed(self, renamed: Mapping[str, str]) -> Mapping[str, str]:
+        names = [p.name for p in self._parameters if p.kind not in VARIADIC]
+        where = f"task {self.task!r}: renamed_arguments"
+        for old, new in renamed.items():
+            if new not in names:
+                raise ConfigError(
+                    f"{where} says that {old!r} is {new!r} now: there is no such argument; it "
+                    f"takes {self.task}{self._python}"
+                )
+            if old in names:
+                raise ConfigError(f"{where}: {old!r} is an argument of the task: leave it out")
+        return renamed
 
-    def _check_hints(self) -> None:
-        try:
-            for parameter in self._parameters:
-                self.form.decoder(self._hints.get(parameter.name, Any))
-        except TypeError as error:
-            raise ConfigError(
-                f"task {self.task!r}: its annotations cannot travel: {error}"
-            ) from None
 
-    def _decode_own(self, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        try:
-            values = list(self._decode(payload))
-            if self._variadic:
-                return self._converted_variadic(list(values[0]), dict(values[1]))
-        except Misfit:
-            raise
-        except Exception as error:
-            raise Misfit(
-                f"codec {self.form.name!r}: {str(error) or type(error).__name__}"
-            ) from None
-        split, names = self._positional, self._keyword_names
-        if len(values) > len(self._parameters):
-            raise Misfit(f"there are {len(values)} arguments, it takes {len(self._parameters)}")
-        named = dict(zip(names, values[split:], strict=False))
-        return self._converted_variadic(values[:split], named)
+def _with_first_further(payload: bytes, first: bytes) -> bytes | None:
+    """A map with one more item at the head of what `*args` takes."""
+    try:
+        given = codec.decoder(dict[str, msgspec.Raw])(payload)
+    except codec.DECODE_ERRORS:
+        return None
+    further = with_first(bytes(given.get(FURTHER, b"\x90")), first)
+    return None if further is None else codec.encode({**given, FURTHER: msgspec.Raw(further)})
 
-    def _converted_variadic(
-        self, args: list[Any], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        try:
-            bound = self._python.bind(*args, **kwargs)
-        except TypeError as error:
-            raise Misfit(str(error)) from None
-        for parameter in self._parameters:
-            if parameter.name not in bound.arguments:
-                continue
-            kind, value = self._hints.get(parameter.name, Any), bound.arguments[parameter.name]
-            if parameter.kind is parameter.VAR_POSITIONAL:
-                value = tuple(self._converted(parameter.name, item, kind) for item in value)
-            elif parameter.kind is parameter.VAR_KEYWORD:
-                value = {name: self._converted(name, item, kind) for name, item in value.items()}
-            else:
-                value = self._converted(parameter.name, value, kind)
-            bound.arguments[parameter.name] = value
-        return bound.args, bound.kwargs
 
-    def _converted(self, name: str, value: Any, kind: Any) -> Any:
-        if not self.form.is_typed and _is_made(value, kind):
-            return value
-        try:
-            return codec.convert(value, kind)
-        except codec.DECODE_ERRORS as error:
-            raise Misfit(f"argument {name!r}: {error}") from None
+class _Written(str):
+    """An annotation that is a text, as with `from __future__ import annotations`: messages show it
+    without quotes."""
 
-    def _misfit_text(self, error: Exception) -> str:
-        """msgspec says `$[1]`; people look for the parameter's name."""
-        text = str(error)
-        few = re.search(r"length \d+, got (\d+)$", text)
-        if few and not self._variadic and int(few[1]) < len(self._parameters):
-            return f"argument {self._parameters[int(few[1])].name!r} is missing: {text}"
-        place = re.search(r"`\$\[(\d+)\]", text)
-        if place and int(place[1]) < len(self._parameters):
-            return f"argument {self._parameters[int(place[1])].name!r}: {text}"
-        return text
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _as_written(parameter: inspect.Parameter) -> inspect.Parameter:
+    if not isinstance(parameter.annotation, str):
+        return parameter
+    return parameter.replace(annotation=_Written(parameter.annotation))
 
 
 def _type_hints(function: Callable[..., Any], task: str) -> dict[str, Any]:
@@ -387,25 +390,9 @@ def _find_injected(
     parameters: list[inspect.Parameter], hints: dict[str, Any], injected: type
 ) -> tuple[str | None, int]:
     for position, parameter in enumerate(parameters):
-        if hints.get(parameter.name) is injected:
+        if without_none(hints.get(parameter.name)) is injected:
             return parameter.name, position
     return None, -1
-
-
-def _as_default(value: Any) -> Any:
-    # A factory, because msgspec refuses mutable defaults that Python allows.
-    return msgspec.field(default_factory=lambda: value)
-
-
-def _is_made(value: Any, kind: Any) -> bool:
-    """Whether one's own codec gave what the annotation wants, as far as can be seen."""
-    if isinstance(kind, type) and not isinstance(value, bool):
-        return isinstance(value, kind)
-    try:
-        codec.decoder(kind)
-    except TypeError:
-        return True
-    return False
 
 
 def is_async(function: Any) -> bool:

@@ -118,6 +118,7 @@ class Event(Generic[E]):
 
     @property
     def headers(self) -> Mapping[str, str]:
+        """As published."""
         return MappingProxyType(self._envelope.overrides.headers)
 
     @property

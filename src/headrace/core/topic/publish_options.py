@@ -22,21 +22,33 @@ class PublishManyKwargs(TypedDict, total=False):
     """What `topic.publish_many(...)` takes: the same for all of its events."""
 
     key: str | None
+    """The key, instead of what the topic's `key` makes of the event."""
     headers: Mapping[str, str] | None
+    """Texts by name that travel with it."""
     delay: Duration | None
+    """How long from now it joins the topic: seconds or a timedelta. Nobody sees it until then."""
     at: datetime | None
+    """When it joins the topic: an aware datetime."""
     expires: Duration | datetime | None
+    """When it is no longer handled: seconds or a timedelta from now, or an aware datetime. In a
+    group that has not begun it by then it is dead as `expired`."""
     occurred_at: datetime | None
+    """When it happened, an aware datetime, if that is not now."""
     type: str | None
+    """What kind of event it is; the name of its class unless said."""
     source: str | None
+    """Who publishes it, instead of the topic's `source`."""
     correlation_id: str | None
+    """What it belongs to. In a running handler, that of the event at hand unless said."""
     confirm: Confirm | None
+    """"replicated" or "disk": this returns when a Redis replica, or the disk, has it."""
 
 
 class PublishKwargs(PublishManyKwargs, total=False):
     """What `topic.publish(...)` takes."""
 
     id: str | None
+    """An id of your own; a second event with the same id is not added."""
 
 
 class PublishOptions(msgspec.Struct, frozen=True):

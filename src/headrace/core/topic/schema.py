@@ -11,6 +11,7 @@ from headrace.core.job.envelope import Envelope
 from headrace.core.job.failure import Unfit
 from headrace.core.job.state import Reason
 from headrace.core.job.unknown import NotKnownHere
+from headrace.core.misfit import field_problem
 from headrace.core.payload.codecs import Codec, CodecName, codec_name
 from headrace.core.payload.content import Content, codec_for
 from headrace.core.payload.kinds import culprit, named
@@ -217,7 +218,7 @@ class Schema:
         return Unfit(
             Reason.BAD_EVENT,
             f"the event cannot be read as {named(codec.event_type)} by codec {codec.name!r}: "
-            f"{str(error) or type(error).__name__}",
+            f"{field_problem(error)}",
         )
 
     def _blame(self, event: Any, error: Exception) -> str:

@@ -22,23 +22,36 @@ class SubscribeKwargs(TypedDict, total=False):
     """What `topic.subscribe(...)` takes beside the group, `batch` and `max_wait`."""
 
     retry: Retry | None
-    timeout: float | None
+    timeout: Duration | None
     on_timeout: OnTimeout
     max_defers: int | None
     ack: Ack
+    """When an event is acknowledged: after the function has returned ("success", the default),
+    before it begins ("receive"), or by its `Delivery` ("manual")."""
     ordered: bool
+    """Whether events of one key are handled one after the other; False unless said."""
     on_failure: OnFailure | None
+    """What a dead event of an ordered group does to later ones of its key: "block" them, the
+    default, "skip" it, or "fail_key", which fails them too."""
     max_in_flight: int | None
+    """How many events one consumer holds at a time; the worker's concurrency unless said."""
     begin: Place
+    """Where a new group begins: "new", the default, "start", the id of an event, or a time."""
     consumers: Consumers | None
+    """How many consumers each worker process has: a number, 1 unless said, or the least and the
+    most."""
     name: str | None
+    """The name in logs, counters and AsyncAPI; `topic/group` unless said."""
     require_key: bool
+    """Whether the topic refuses events without a key, for the sake of this group; False unless
+    said."""
 
 
 class SubscribeTopicsKwargs(SubscribeKwargs, total=False):
     """What `app.subscribe(...)` takes beside topics, group, `event`, `batch` and `max_wait`."""
 
     on_dead: Callable[..., Any] | None
+    """A function that is called with each event that the group gives up, as for `topic.on_dead`."""
 
 
 class SubscribeAnyKwargs(SubscribeKwargs, total=False):
@@ -51,9 +64,11 @@ class SubscribeAnyKwargs(SubscribeKwargs, total=False):
 class BroadcastKwargs(TypedDict, total=False):
     """What `topic.broadcast(...)` takes."""
 
-    timeout: float | None
+    timeout: Duration | None
     max_in_flight: int | None
+    """How many events a process handles at a time; 1 unless said."""
     name: str | None
+    """The name in logs and counters; the function's unless said."""
 
 
 class SubscriptionOptions(msgspec.Struct, frozen=True):

@@ -38,16 +38,31 @@ class TopicKwargs(TypedDict, total=False):
     """What `app.topic(...)` takes beside name, event type and key."""
 
     retention: Duration
+    """How long an event stays at least: seconds or a timedelta; a day unless said."""
     shards: int
+    """How many logs share the events, for Redis Cluster; 1 unless said."""
     max_length: int | None
+    """How many events the topic holds; no limit unless said."""
     overflow: TopicOverflow
+    """What happens to an event too many: "reject", the default, raises `TopicFull`; "block" waits;
+    "drop_oldest" and "drop_newest" drop one."""
     codec: CodecName | Codec
+    """How events are encoded: "msgpack", "json", "raw", "protobuf", or an `EventCodec`. The app's
+    unless said."""
     version: int
+    """The version of the event type, from 1, the default."""
     upcast: Upcast | Upcasts | None
+    """Makes events of older versions into those of this one: a function, or one for each
+    version."""
     source: str | None
+    """The name of the publisher, unless `publish` gives another."""
     max_payload: int | None
+    """Bytes that an event may take. The app's unless said."""
     group_gone_after: Duration
+    """How long a group without workers still holds events back: seconds or a timedelta; 7 days
+    unless said."""
     require_key: bool
+    """Whether an event without a key is refused; False unless said."""
     compress: Compression | None
     compress_threshold: int | None
     offload: Offload | None
