@@ -7,6 +7,7 @@ from headrace.client.context import Context, current
 from headrace.client.ends.listener import WorkerEvent
 from headrace.client.fallback import UnknownJob
 from headrace.client.flow_job import FlowJob, FlowUpdate
+from headrace.client.include.tasks import Tasks
 from headrace.client.job import Job
 from headrace.client.job_info import JobInfo
 from headrace.client.once import Once
@@ -29,6 +30,7 @@ from headrace.core.scaling.by_load import scale_by_load
 from headrace.core.scaling.snapshot import Load, ScalingSnapshot
 from headrace.core.task.call import Call
 from headrace.core.topic.event import Event
+from headrace.core.version import VERSION as __version__  # noqa: F401
 from headrace.errors import (
     ArgumentError,
     AuditError,
@@ -141,6 +143,7 @@ __all__ = [
     "Subscription",
     "Task",
     "TaskCancelled",
+    "Tasks",
     "Topic",
     "TopicFull",
     "TopicNotFound",

@@ -58,7 +58,11 @@ class ConfigError(HeadraceError, ValueError):
 
 
 class QueueNotFound(ConfigError):
-    """There is no such queue: the app does not declare it, and the store does not have it."""
+    """There is no such queue: the app does not declare it, and the store does not have it.
+
+    Attributes:
+        queue: The name that was given.
+    """
 
     def __init__(self, queue: str, hint: str = "") -> None:
         super().__init__(f"there is no queue {queue!r}{hint}")
@@ -66,7 +70,11 @@ class QueueNotFound(ConfigError):
 
 
 class WorkerNotFound(ConfigError):
-    """No worker of this name is running."""
+    """No worker of this name is running.
+
+    Attributes:
+        worker: The name that was given.
+    """
 
     def __init__(self, worker: str) -> None:
         super().__init__(f"no worker {worker!r} is running: headrace workers lists those that are")
@@ -78,16 +86,30 @@ class SendError(HeadraceError):
 
 
 class ArgumentError(SendError, TypeError):
-    """The arguments of a call do not fit its task, or one of them cannot travel."""
+    """The arguments of a call do not fit its task, or one of them cannot travel.
+
+    Attributes:
+        task: The task's name.
+        problem: What is wrong, without the task.
+        argument: The name of the argument, if it is one of them.
+    """
 
     def __init__(self, task: str, problem: str, argument: str | None = None) -> None:
         super().__init__(f"task {task!r}: {problem}")
         self.task = task
+        self.problem = problem
         self.argument = argument
 
 
 class PayloadTooLarge(SendError):
-    """The encoded arguments are larger than the app's `max_payload`."""
+    """The encoded arguments are larger than the app's `max_payload`.
+
+    Attributes:
+        task: The task's name, or the topic's.
+        size: Bytes that it takes.
+        limit: Bytes that it may take.
+        argument: The name of the largest argument.
+    """
 
     def __init__(self, task: str, size: int, limit: int, argument: str | None = None) -> None:
         largest = f" (largest argument: {argument!r})" if argument else ""
@@ -105,7 +127,12 @@ class PayloadTooLarge(SendError):
 
 
 class OffloadError(SendError):
-    """The `put` of an `Offload` failed; nothing was sent."""
+    """The `put` of an `Offload` failed; nothing was sent.
+
+    Attributes:
+        task: The task's name.
+        size: Bytes that it takes.
+    """
 
     retryable = True
 
@@ -121,7 +148,12 @@ class OffloadError(SendError):
 
 class EnqueueUnknown(SendError):
     """The store's answer was lost. The jobs may be stored: sending them again with the same ids is
-    safe."""
+    safe.
+
+    Attributes:
+        job_id: The id of the first job or event.
+        job_ids: The ids of all that may be stored: sending them again under these is safe.
+    """
 
     retryable = True
 
@@ -134,7 +166,11 @@ class EnqueueUnknown(SendError):
 
 
 class EventError(SendError, TypeError):
-    """An event does not fit its topic, or cannot travel."""
+    """An event does not fit its topic, or cannot travel.
+
+    Attributes:
+        topic: The name of the topic.
+    """
 
     def __init__(self, topic: str, problem: str) -> None:
         super().__init__(f"topic {topic!r}: {problem}")
@@ -143,7 +179,13 @@ class EventError(SendError, TypeError):
 
 class QueueFull(SendError):
     """The queue holds as many jobs as its `max_length` allows; these, `job_ids`, were not
-    stored."""
+    stored.
+
+    Attributes:
+        queue: The name of the queue.
+        max_length: How many jobs it may hold.
+        job_ids: The ids of those that were not stored.
+    """
 
     retryable = True
 
@@ -173,7 +215,15 @@ class QueueFull(SendError):
 
 class KeyFull(QueueFull):
     """As many jobs of `key` wait behind others of it as `max_pending_per_key` allows; these,
-    `job_ids`, were not stored."""
+    `job_ids`, were not stored.
+
+    Attributes:
+        queue: The name of the queue.
+        key: The key.
+        max_pending_per_key: How many of its jobs may wait.
+        max_length: The same.
+        job_ids: The ids of those that were not stored.
+    """
 
     def __init__(self, queue: str, key: str, most: int, job_ids: Sequence[str]) -> None:
         what = f"job {job_ids[0]} was" if len(job_ids) == 1 else f"{len(job_ids)} jobs were"
@@ -203,7 +253,11 @@ _AFTER_OVERFLOW = {
 
 
 class TopicFull(SendError):
-    """The topic holds as many events as its `max_length` allows; these were not published."""
+    """The topic holds as many events as its `max_length` allows; these were not published.
+
+    Attributes:
+        topic: The name of the topic.
+    """
 
     retryable = True
 
@@ -221,7 +275,12 @@ class StoreError(HeadraceError):
 
 class StoreUnavailable(StoreError):
     """The store cannot be reached or is not ready. The request was not carried out, or `sent` says
-    that it may have been."""
+    that it may have been.
+
+    Attributes:
+        sent: Whether the request left for the store, so that it may have been carried out.
+        silent: Whether it was waited for until its time was over.
+    """
 
     retryable = True
     answered = False
@@ -229,9 +288,7 @@ class StoreUnavailable(StoreError):
 
     def __init__(self, message: str, *, sent: bool = False, silent: bool = False) -> None:
         super().__init__(message)
-        # True if the request left for the store, so that it may have been carried out.
         self.sent = sent
-        # True if it was waited for until its time was over.
         self.silent = silent
 
 
@@ -246,7 +303,11 @@ class StoreMismatch(StoreError):
 
 
 class ScheduleNotFound(HeadraceError):
-    """There is no schedule of this name: it never was, or it was removed."""
+    """There is no schedule of this name: it never was, or it was removed.
+
+    Attributes:
+        name: The name that was given.
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__(f"there is no schedule {name!r}: it never was, or it was removed")
@@ -255,7 +316,12 @@ class ScheduleNotFound(HeadraceError):
 
 class EventNotFound(HeadraceError):
     """The log of the topic does not hold this event: it never did, or it was trimmed. `group` is
-    the group that should begin there, if any."""
+    the group that should begin there, if any.
+
+    Attributes:
+        event_id: The id that was given.
+        group: The group that should begin there, if it is one.
+    """
 
     def __init__(self, log: str, event_id: str, group: str = "") -> None:
         wish = f", at which group {group!r} should begin" if group else ""
@@ -279,7 +345,11 @@ class GroupNotFound(HeadraceError):
 
 
 class TopicNotFound(HeadraceError):
-    """There is no topic of this name: nothing was ever published to it, and no group joined it."""
+    """There is no topic of this name: nothing was ever published to it, and no group joined it.
+
+    Attributes:
+        topic: The name that was given.
+    """
 
     def __init__(self, topic: str) -> None:
         super().__init__(
@@ -311,7 +381,11 @@ class AuditError(HeadraceError):
 
 
 class JobError(HeadraceError):
-    """There is no such job, or it has no result to return."""
+    """There is no such job, or it has no result to return.
+
+    Attributes:
+        job_id: The id of the job.
+    """
 
     def __init__(self, message: str, job_id: str) -> None:
         super().__init__(message)
@@ -319,7 +393,11 @@ class JobError(HeadraceError):
 
 
 class JobNotFound(JobError):
-    """The store does not know this job: it never did, or it has forgotten it."""
+    """The store does not know this job: it never did, or it has forgotten it.
+
+    Attributes:
+        job_id: The id of the job.
+    """
 
     def __init__(self, job_id: str) -> None:
         super().__init__(
@@ -332,7 +410,17 @@ class JobNotFound(JobError):
 class JobFailed(JobError):
     """The job is dead. `error_type`, `error_text` and `traceback` say what happened to it, `reason`
     why it was given up. `cause` is the failure of the job that failed first, if this one waited for
-    it in a flow. `task` is None if it is not known."""
+    it in a flow. `task` is None if it is not known.
+
+    Attributes:
+        job_id: The id of the job.
+        reason: Why it is dead; one of `Reason`.
+        error_type: The full name of the class of what was raised; empty if nothing was.
+        error_text: Its text.
+        traceback: Where it was raised.
+        task: The task's name, if it is known.
+        cause: In a flow, the failure of the job that failed first.
+    """
 
     def __init__(
         self,
@@ -363,7 +451,11 @@ class JobFailed(JobError):
 
 
 class JobCancelled(JobError):
-    """The job was cancelled before it ended."""
+    """The job was cancelled before it ended.
+
+    Attributes:
+        job_id: The id of the job.
+    """
 
     def __init__(self, job_id: str) -> None:
         super().__init__(f"job {job_id} was cancelled", job_id)
@@ -371,7 +463,14 @@ class JobCancelled(JobError):
 
 class ResultTimeout(JobError, TimeoutError):
     """The job has not ended yet; it goes on. `why` is what `app.admin.why` says of it, `store` the
-    URL of the store that it is in; both are empty if the store did not answer."""
+    URL of the store that it is in; both are empty if the store did not answer.
+
+    Attributes:
+        job_id: The id of the job.
+        waited: Seconds.
+        why: What `app.admin.why` knows.
+        store: The store that the job is in.
+    """
 
     def __init__(self, job_id: str, waited: float, why: str = "", store: str = "") -> None:
         said = f"job {job_id} has not ended within {waited:g} s{f', in {store}' if store else ''}"
@@ -382,7 +481,11 @@ class ResultTimeout(JobError, TimeoutError):
 
 
 class ResultExpired(JobError):
-    """The job ended, but its result is not kept: see the task's `result_ttl`."""
+    """The job ended, but its result is not kept: see the task's `result_ttl`.
+
+    Attributes:
+        job_id: The id of the job.
+    """
 
     def __init__(self, job_id: str) -> None:
         super().__init__(
@@ -392,7 +495,11 @@ class ResultExpired(JobError):
 
 
 class ResultUnreadable(JobError):
-    """The job ended well, but its result does not fit the return type that the task declares."""
+    """The job ended well, but its result does not fit the return type that the task declares.
+
+    Attributes:
+        job_id: The id of the job.
+    """
 
     def __init__(self, job_id: str, problem: str) -> None:
         super().__init__(f"the result of job {job_id} cannot be read: {problem}", job_id)
@@ -403,7 +510,12 @@ class TaskControl(Exception):
 
 
 class RetryLater(TaskControl):
-    """Run the job again after `delay` (default: as its retry policy says); uses an attempt."""
+    """Run the job again after `delay` (default: as its retry policy says); uses an attempt.
+
+    Args:
+        delay: Seconds or a timedelta; as the retry policy says unless given.
+        reason: Why, for people.
+    """
 
     def __init__(self, delay: float | timedelta | None = None, reason: str = "") -> None:
         super().__init__(reason or "the task asked to be retried")
@@ -411,14 +523,22 @@ class RetryLater(TaskControl):
 
 
 class Reject(TaskControl):
-    """Give the job up now: it is dead, with this reason, and is not retried."""
+    """Give the job up now: it is dead, with this reason, and is not retried.
+
+    Args:
+        reason: Why, for people.
+    """
 
     def __init__(self, reason: str = "the task rejected the job") -> None:
         super().__init__(reason)
 
 
 class Defer(TaskControl):
-    """Run the job again after `delay`, as if this run had not happened: uses no attempt."""
+    """Run the job again after `delay`, as if this run had not happened: uses no attempt.
+
+    Args:
+        delay: Seconds or a timedelta.
+    """
 
     def __init__(self, delay: float | timedelta) -> None:
         super().__init__("the task deferred the job")
@@ -427,7 +547,11 @@ class Defer(TaskControl):
 
 class BatchError(TaskControl):
     """Of a batch, these jobs failed, each with its own error (or `RetryLater`, `Reject`, `Defer`);
-    all others are done. The keys are positions in the list that the function was given."""
+    all others are done. The keys are positions in the list that the function was given.
+
+    Args:
+        errors: The error of each job that failed, by its position.
+    """
 
     def __init__(self, errors: Mapping[int, BaseException]) -> None:
         count = len(errors)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from importlib import import_module
@@ -24,6 +25,7 @@ from headrace.core.payload.codecs import Codec, TaskCodecName, task_form
 from headrace.core.payload.compression import Compression
 from headrace.core.payload.offload import Offload
 from headrace.core.payload.packing import PLAIN_PAYLOADS, PayloadOptions
+from headrace.core.wrong_use import kind_of, with_article
 from headrace.errors import ConfigError
 from headrace.store.url import (
     DEFAULT_URL,
@@ -34,6 +36,8 @@ from headrace.store.url import (
 )
 
 R = TypeVar("R")
+NO_PROVIDER: Any = object()
+"""As `credential_provider`: none, whatever the variable says."""
 
 
 class Settings:
@@ -45,7 +49,7 @@ class Settings:
         url: str | None,
         *,
         namespace: str | None,
-        lease: float | None,
+        lease: Duration | None,
         crash_limit: int | None,
         require_durable: bool | None,
         max_payload: int | None,
@@ -54,7 +58,7 @@ class Settings:
         confirm_disk: bool | None,
         credential_provider: CredentialProvider | None,
         redact: Callable[[str, Any], Any] | str | None,
-        actions_kept: float | None,
+        actions_kept: Duration | None,
         keep_done: Keep | None,
         keep_dead: Keep | None,
         keep_events: int | None,
@@ -67,11 +71,14 @@ class Settings:
         compress: Compression | None,
         compress_threshold: int | None,
         offload: Offload | None,
+        include: Sequence[str] | None,
     ) -> None:
         self.url = _setting("URL", url, str, DEFAULT_URL)
         if not isinstance(self.url, str):
             # Not the value itself: it may hold a password.
-            raise ConfigError(f"the store's URL must be a text, not {type(self.url).__name__}")
+            raise ConfigError(f"the store's URL must be a text, not {kind_of(self.url)}")
+        # A variable that was read from a file ends with a line break.
+        self.url = self.url.strip()
         # An unknown one is refused here, not at the first send.
         check_store_url(self.url)
         self.namespace = limits.check_name(
@@ -86,17 +93,22 @@ class Settings:
         self.max_payload = limits.check_count(
             "max_payload", _setting("MAX_PAYLOAD", max_payload, int, limits.MAX_PAYLOAD)
         )
-        self.require_durable = _setting("REQUIRE_DURABLE", require_durable, _truth, False)
-        self.events = _setting("EVENTS", events, _truth, True)
+        self.require_durable = limits.check_flag(
+            "require_durable", _setting("REQUIRE_DURABLE", require_durable, _truth, False)
+        )
+        self.events = limits.check_flag("events", _setting("EVENTS", events, _truth, True))
         self.confirm_replicas = limits.check_count(
             "confirm_replicas", _setting("CONFIRM_REPLICAS", confirm_replicas, int, 0), least=0
         )
         """Replicas that have a job or an event before its send returns."""
-        self.confirm_disk = _setting("CONFIRM_DISK", confirm_disk, _truth, False)
+        self.confirm_disk = limits.check_flag(
+            "confirm_disk", _setting("CONFIRM_DISK", confirm_disk, _truth, False)
+        )
         """Whether it is on the disk of the server, and of these replicas, by then."""
         check_confirmation(self.url, self.confirm_replicas, self.confirm_disk)
         named = partial(_imported, "CREDENTIAL_PROVIDER")
-        self.credential_provider = _setting("CREDENTIAL_PROVIDER", credential_provider, named, None)
+        provider = _setting("CREDENTIAL_PROVIDER", credential_provider, named, None)
+        self.credential_provider = None if provider is NO_PROVIDER else provider
         """Gives connections to Redis their user and password, again and again."""
         check_credential_provider(self.url, self.credential_provider)
         self.redact = _redact(_setting("REDACT", redact, str, None))
@@ -137,6 +149,14 @@ class Settings:
         """How long a job waits for a worker that knows its task, before it is dead."""
         self.payloads = _payloads(codec, compress, compress_threshold, offload)
         """The codec of tasks and topics that have none of their own, and so on."""
+        self.modules = _modules("include", include)
+        """Modules with tasks, which are imported when all tasks are needed."""
+
+    @classmethod
+    def of(cls, **given: Any) -> Settings:
+        """These settings, checked; the others from their variables."""
+        names = inspect.signature(Settings.__init__).parameters.keys() - {"self"}
+        return Settings(**dict.fromkeys(names, None) | given)
 
     @property
     def shown_url(self) -> str:
@@ -162,7 +182,7 @@ def _setting(name: str, given: R | None, convert: Callable[[str], R], default: R
         )
         kind = {"int": "whole number", "float": "number"}.get(kind, kind)
         kind = kind.replace("read_duration", "time: 90 (seconds), 30m, 2h")
-        raise ConfigError(f"HEADRACE_{name}={text!r} is not a {kind}") from None
+        raise ConfigError(f"HEADRACE_{name}={text!r} is not {with_article(kind)}") from None
 
 
 def _payloads(
@@ -211,6 +231,21 @@ def _redact(given: object) -> Callable[[str, Any], Any] | str | None:
         raise ConfigError(f"redact must be a function, or module:function, not {given!r}")
     found: Callable[[str, Any], Any] | str | None = given
     return found
+
+
+def _modules(name: str, given: Any) -> tuple[str, ...]:
+    if given is None:
+        text = os.environ.get(f"HEADRACE_{name.upper()}", "")
+        name, given = f"HEADRACE_{name.upper()}", [each.strip() for each in text.split(",") if each]
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise ConfigError(f"{name} must be a list of modules, such as ['shop.mail'], not {given!r}")
+    for module in given:
+        if not isinstance(module, str) or not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", module):
+            raise ConfigError(
+                f"{name} names {module!r}: write a module as import does, such as shop.mail; a "
+                "Tasks() is included by app.include(tasks)"
+            )
+    return tuple(dict.fromkeys(given))
 
 
 def _prefix(given: object) -> str:

@@ -167,3 +167,45 @@ def test_an_app_has_one_fallback_which_takes_a_job() -> None:
     assert app.fallback(rescue) is rescue
     with pytest.raises(ConfigError, match="has a fallback already"):
         app.fallback(rescue)
+
+
+@pytest.mark.parametrize(
+    "declare",
+    [
+        lambda app: app.task(timeout=None, on_timeout="dead")(work),
+        lambda app: app.every(60, timeout=None, on_timeout="dead")(work),
+        lambda app: app.fallback(timeout=None, on_timeout="dead")(unknown),
+        lambda app: app.topic("t", str).subscribe("g", timeout=None, on_timeout="dead")(handle),
+    ],
+)
+def test_what_never_times_out_cannot_say_what_that_means(declare: Declare) -> None:
+    app = Headrace("memory://")
+    with pytest.raises(ConfigError, match="timeout=None is no limit, so on_timeout='dead' would"):
+        declare(app)
+    # Said at two places, it is no contradiction: the timeout is the exception.
+    app.defaults(on_timeout="dead")
+    assert app.task(timeout=None)(work).declared.timeout is None
+
+
+def unknown(job: UnknownJob) -> None: ...
+
+
+def needs(first: int, second: int) -> None: ...
+
+
+def test_a_schedule_without_arguments_says_how_it_is_given_them() -> None:
+    app = Headrace("memory://")
+    said = r"missing a required argument: 'first'; .*; give the schedule args=\[…\] or kwargs="
+    with pytest.raises(ArgumentError, match=said):
+        app.cron("@daily")(needs)
+    with pytest.raises(ArgumentError, match="missing a required argument: 'second'"):
+        app.cron("@daily", args=[1])(needs)
+
+
+def test_a_worker_without_upkeep_fires_no_schedules() -> None:
+    app = Headrace("memory://")
+    app.task(work)
+    with pytest.raises(ConfigError, match="a worker without upkeep fires no schedules"):
+        app.worker(upkeep=False, schedules=True)
+    made = [app.worker(), app.worker(upkeep=False), app.worker(schedules=False)]
+    assert [each.settings.schedules for each in made] == [True, False, False]

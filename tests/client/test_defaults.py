@@ -45,12 +45,16 @@ def test_tasks_that_say_nothing_have_the_defaults_of_the_app() -> None:
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ({"timout": 3}, "app.defaults\\(\\) has no 'timout'; it takes keep_done, max_defers"),
+        ({"timout": 3}, "app.defaults\\(\\) has no 'timout': did you mean 'timeout'"),
         ({"timeout": "long"}, "app.defaults\\(\\): timeout must be a number"),
         ({"retry": 3}, "app.defaults\\(\\): retry must be a Retry"),
         ({"result_ttl": -1}, "app.defaults\\(\\): result_ttl must be at least 0"),
         ({"queue": "two words"}, "app.defaults\\(\\): queue"),
         ({"priority": 101}, "app.defaults\\(\\): priority must be from 0 to 100"),
+        (
+            {"timeout": None, "on_timeout": "dead"},
+            "timeout=None is no limit, so on_timeout",
+        ),
         ({"name": "send"}, "app.defaults\\(\\) has no 'name'"),
     ],
 )

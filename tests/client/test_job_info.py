@@ -47,7 +47,7 @@ async def test_a_dead_job_says_when_and_where_it_ended(app: Headrace, yard: Yard
     assert info.took == pytest.approx((last.ended - last.started).total_seconds())
     assert info.ended is not None
     assert timedelta(seconds=-1) < info.ended - last.ended < timedelta(seconds=20)
-    assert info.arguments == [3]
+    assert info.arguments == {"number": 3}
     assert info.cause is None
     assert (detail.worker, detail.started, detail.took) == (info.worker, info.started, info.took)
 
@@ -76,14 +76,14 @@ async def test_arguments_are_known_in_every_state(app: Headrace, yard: Yard) -> 
         return [(info.state, info.arguments) for info in infos]
 
     assert await seen() == [
-        (State.WAITING, [1, "a"]),
-        (State.SCHEDULED, [2]),
-        (State.CANCELLED, [3]),
+        (State.WAITING, {"number": 1, "text": "a"}),
+        (State.SCHEDULED, {"number": 2}),
+        (State.CANCELLED, {"number": 3}),
     ]
     yard.go.set()
     async with app.worker():
         await waiting.result(timeout=20)
-    assert (await seen())[0] == (State.DONE, [1, "a"])
+    assert (await seen())[0] == (State.DONE, {"number": 1, "text": "a"})
 
 
 async def test_a_running_job_says_since_when(app: Headrace, yard: Yard) -> None:

@@ -12,6 +12,7 @@ from headrace.client.job import Job
 from headrace.client.send.outgoing import Outgoing, OutgoingApp
 from headrace.client.topic.new_declarations import NewDeclarations
 from headrace.core.payload.packing import PayloadOptions
+from headrace.core.task.process_lifespan import ProcessLifespan
 from headrace.core.task.queue_settings import QueueSettings
 
 
@@ -25,6 +26,9 @@ class ClientApp(OutgoingApp, Protocol):
     def payloads(self) -> PayloadOptions:
         """The codec of tasks and topics that have none of their own, and so on."""
         ...
+
+    @property
+    def process_lifespan_declared(self) -> ProcessLifespan | None: ...
 
     @property
     def new_declarations(self) -> NewDeclarations: ...

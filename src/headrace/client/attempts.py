@@ -22,12 +22,19 @@ class AttemptInfo:
     """One run of a job that has ended."""
 
     number: int
+    """From 1, plus one after each failure."""
     started: datetime
+    """By the store's clock."""
     ended: datetime
+    """By the store's clock."""
     worker: str
+    """Who ran it."""
     error_type: str
+    """The full name of the class of what was raised; empty after success."""
     error_text: str
+    """Its text."""
     traceback: str
+    """Where it was raised."""
 
     @property
     def error(self) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 from headrace.client.once import Once, OnceMarkers
 from headrace.client.send.flow_adder import FlowAdder
 from headrace.core.job.progress import check_fraction, check_text, clean_line
-from headrace.errors import HeadraceError
+from headrace.errors import ConfigError, HeadraceError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,7 +76,8 @@ class Context:
 
     `fence` grows whenever the job is taken from a worker that may still be running it: pass it to
     outside systems that can refuse an older one, and a worker that outlived its lease can do no
-    harm there. `state` is what the app's lifespan yielded; None in a process of its own.
+    harm there. `state` is what the app's lifespan yielded, or in a process of its own what its
+    `process_lifespan` did.
     """
 
     __slots__ = (
@@ -97,14 +98,21 @@ class Context:
         delivery: Delivery | None = None,
     ) -> None:
         self.job = job
+        """The handle of this job."""
         self.delivery = delivery
         """The event that a subscription handles, with its metadata; None in the run of a job or of
         a batch."""
         self.attempt = attempt
+        """1 for the first run, plus one after each failure."""
         self.worker = worker
+        """The worker's name."""
         self.fence = fence
+        """Grows with every delivery of the job: an outside system that refuses lower
+        numbers is safe from a worker that outlived its lease."""
         self.state = state
+        """What the app's lifespan yielded."""
         self.headers: Mapping[str, str] = headers or {}
+        """As sent."""
         self._ends_at = ends_at
         self._cancelled = threading.Event()
         self._reporter = reporter
@@ -128,7 +136,11 @@ class Context:
 
     def log(self, text: str) -> None:
         """Add a line to the job's log, for `job.log()` and `job.watch()`, which keeps the last
-        1,000 of up to 4,096 characters. Does not wait."""
+        1,000 of up to 4,096 characters. Does not wait.
+
+        Args:
+            text: One line.
+        """
         self._reporter.log(clean_line(text))
 
     @overload
@@ -137,7 +149,12 @@ class Context:
     def once(self, name: str, kind: type[T]) -> Once[T]: ...
     def once(self, name: str, kind: Any = Any) -> Once[Any]:
         """A block that is done once per job across its attempts, with a value of type `kind`: see
-        `Once`."""
+        `Once`.
+
+        Args:
+            name: What the block does, such as "charge"; one name for each block of the function.
+            kind: The type of its value; anything unless said.
+        """
         return Once(self._reporter, name, kind, self.job._app.max_payload)
 
     @property
@@ -181,3 +198,11 @@ def current() -> Context:
     if run is None:
         raise HeadraceError("current() was called outside of a running task")
     return run.context()
+
+
+def needs_context(what: str) -> ConfigError:
+    """The error of a direct call, where there is no context to fill in."""
+    return ConfigError(
+        f"{what} takes a Context, which there is only in a worker: to call it here, give it one "
+        "made by headrace.testing.context()"
+    )

@@ -4,17 +4,17 @@ typed by the functions that they go on."""
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from headrace.client.context import Context
-from headrace.client.schedules import Schedules
 from headrace.client.task import Task
 from headrace.client.topic.dead_event import DeadEvent
 from headrace.client.topic.delivery import Delivery
 from headrace.client.topic.subscription import Subscription
+from headrace.core.job.retry import check_timeouts
 from headrace.core.schedule.definition import Times
 from headrace.core.task.options import TaskKwargs
-from headrace.errors import ArgumentError, ConfigError
+from headrace.errors import ConfigError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -22,9 +22,7 @@ T = TypeVar("T")
 E = TypeVar("E")
 
 MakeTask = Callable[[Callable[..., Any]], Task[..., Any]]
-PrepareTask = Callable[[Callable[..., Any], TaskKwargs], Task[..., Any]]
-"""Makes a task that could be registered, and is not yet."""
-RegisterTask = Callable[[Task[..., Any]], object]
+ScheduleArguments = tuple[Sequence[Any], Mapping[str, Any]]
 Declare = Callable[[Callable[..., Any]], Subscription[..., Any]]
 
 
@@ -69,22 +67,30 @@ class BatchTaskDecorator:
         return self._make(function)
 
 
+class ScheduleOwner(Protocol):
+    """What schedules are declared on: an app, or a `Tasks`."""
+
+    def make_task(self, function: Callable[..., Any], options: Mapping[str, Any]) -> Task[..., Any]:
+        """A task that could be registered, and is not yet."""
+        ...
+
+    def register(self, task: Task[..., Any]) -> None: ...
+
+    def prepare_schedule(
+        self, task: Task[..., Any], name: str | None, arguments: ScheduleArguments, times: Times
+    ) -> Callable[[], None]:
+        """Adds a schedule, which cannot fail any more."""
+        ...
+
+
 class ScheduleDecorator:
     """Goes on a function, and makes it a task with a schedule; or on a task, and adds the schedule.
     Returns the task. If either is refused, neither is registered."""
 
     def __init__(
-        self,
-        schedules: Schedules,
-        make: PrepareTask,
-        register: RegisterTask,
-        options: TaskKwargs,
-        arguments: tuple[Sequence[Any], Mapping[str, Any]],
-        times: Times,
+        self, owner: ScheduleOwner, options: TaskKwargs, arguments: ScheduleArguments, times: Times
     ) -> None:
-        self._schedules = schedules
-        self._make = make
-        self._register = register
+        self._owner = owner
         self._name = options.pop("name", None)
         self._options = options
         self._arguments = arguments
@@ -98,22 +104,16 @@ class ScheduleDecorator:
     def __call__(self, function: Callable[P, R]) -> Task[P, R]: ...
     def __call__(self, function: Any) -> Any:
         task = self._task(function)
-        args, kwargs = self._arguments
-        name = task.name if self._name is None else self._name
-        call = task.call(*args, **kwargs)
-        if call.lacks_first_argument:
-            raise ArgumentError(
-                task.name, "its first argument is missing: give the schedule args=[…] or kwargs={…}"
-            )
-        definition = self._schedules.definition(name, call, **self._times)
+        add = self._owner.prepare_schedule(task, self._name, self._arguments, self._times)
         if task is not function:
-            self._register(task)
-        self._schedules.declared[name] = definition
+            self._owner.register(task)
+        add()
         return task
 
     def _task(self, function: Any) -> Task[..., Any]:
         if not isinstance(function, Task):
-            return self._make(function, self._options)
+            check_timeouts(f"task {getattr(function, '__name__', function)!r}: ", self._options)
+            return self._owner.make_task(function, self._options)
         if self._options:
             raise ConfigError(
                 f"task {function.name!r}: {sorted(self._options)[0]}= goes to its @app.task(...), "

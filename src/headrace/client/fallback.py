@@ -28,11 +28,13 @@ class UnknownJob(msgspec.Struct, frozen=True):
     """A job whose task no worker knew in time."""
 
     id: str
+    """The id of the job."""
     task: str
     """The name of the task, as its sender knew it."""
     payload: bytes
     """The arguments as they came, in MessagePack."""
     headers: dict[str, str] = {}
+    """As sent."""
     first_argument: bytes = b""
     """In a flow, the result of the job before it, in MessagePack; it is the first argument."""
 
@@ -43,7 +45,19 @@ class UnknownJob(msgspec.Struct, frozen=True):
         `ValueError` if they cannot be read."""
         first = (_decode(self.first_argument),) if self.first_argument else ()
         rest = _decode(self.payload)
+        if isinstance(rest, dict):
+            return (*first, *rest.values())
         return (*first, *rest) if isinstance(rest, list) else (*first, rest)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments as plain data, by name, without the one in `first_argument`, whose name
+        only the task knows. `ValueError` if they cannot be read, or have no names, as those of a
+        function with `*args` or `**kwargs`."""
+        given = _decode(self.payload)
+        if not isinstance(given, dict):
+            raise ValueError(f"the arguments of job {self.id} have no names: use args")
+        return given
 
 
 FallbackFunction = (
@@ -58,11 +72,13 @@ class FallbackKwargs(TypedDict, total=False):
     """What `@app.fallback(...)` takes."""
 
     after: Duration | None
+    """How long other workers have to know the task: seconds or a timedelta; `unknown_task_after`
+    unless said, and no longer than that."""
     retry: Retry | None
-    timeout: float | None
+    timeout: Duration | None
     on_timeout: OnTimeout
     max_defers: int | None
-    result_ttl: float
+    result_ttl: Duration
 
 
 class Fallback(Task[..., Any]):

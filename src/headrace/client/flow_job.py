@@ -9,11 +9,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from headrace.client.job import Job
+from headrace.client.job import Job, waiting_time
 from headrace.client.job_info import JobInfo, job_info
 from headrace.client.send.flow_replay import FlowReplay
+from headrace.client.send.sync_use import explained_in_sync_code
 from headrace.client.watch import JobUpdate
 from headrace.core.bounds import check_seconds
+from headrace.core.clock import Duration
 from headrace.core.flow.counts import FlowCounts, count_states
 from headrace.core.job.ids import JobId
 from headrace.core.job.progress import Progress
@@ -33,6 +35,7 @@ class FlowUpdate(JobUpdate, frozen=True):
     """What `flow.watch()` yields whenever something has changed."""
 
     counts: FlowCounts = FlowCounts()
+    """How many jobs are in each state."""
 
 
 class FlowJob(Job[R]):
@@ -51,11 +54,17 @@ class FlowJob(Job[R]):
         self.ends = tuple(ends)
         self.gives_list = gives_list
 
-    async def result(self, timeout: float | None = None) -> R:
+    @explained_in_sync_code("job.result_sync()")
+    async def result(self, timeout: Duration | None = None) -> R:
         """What the last job returned; for a group the list of results, in order. The first failure
-        that is seen is raised."""
+        that is seen is raised.
+
+        Args:
+            timeout: Seconds to wait; for ever unless said.
+        """
         if not self.gives_list:
             return await super().result(timeout)
+        timeout = None if timeout is None else waiting_time(timeout)
         until = None if timeout is None else time.monotonic() + timeout
         results: list[Any] = []
         for jobs in _chunks(self.ends):
@@ -63,6 +72,7 @@ class FlowJob(Job[R]):
             results += await _all_results(jobs, left)
         return results  # type: ignore[return-value]
 
+    @explained_in_sync_code("job.counts_sync()")
     async def counts(self) -> FlowCounts:
         """How many jobs of the flow are in each state, those that were added included: one question
         for each queue of the flow, however large it is. Done and cancelled jobs are counted until
@@ -78,6 +88,7 @@ class FlowJob(Job[R]):
         """How much of the flow is done: its jobs that are, of all."""
         return _progress(await self.counts(), await self._now_ms())
 
+    @explained_in_sync_code("job.status_sync()")
     async def status(self) -> State:
         """How the flow has ended, as its last job has; until then, whether any of its jobs runs,
         waits, is scheduled or blocked. A group has also ended when one of its jobs has failed or
@@ -85,6 +96,7 @@ class FlowJob(Job[R]):
         if any job is. `JobNotFound` if the store knows none of its jobs."""
         return (await self._look())[0]
 
+    @explained_in_sync_code("job.info_sync()")
     async def info(self) -> JobInfo:
         """What the store knows of the last job, with the state and the progress of the flow."""
         state, counts = await self._look()
@@ -96,10 +108,14 @@ class FlowJob(Job[R]):
         progress = _progress(counts, await self._now_ms())
         return msgspec.structs.replace(last, state=state, progress=progress)
 
-    async def watch(self, *, poll: float = 1.0) -> AsyncGenerator[FlowUpdate, None]:
+    async def watch(self, *, poll: Duration = 1.0) -> AsyncGenerator[FlowUpdate, None]:
         """The flow's state, progress and counts: as they are now, then whenever they have changed,
-        until it has ended. Changes come within `poll` seconds."""
-        check_seconds("watch(poll=)", poll, least=0.01)
+        until it has ended. Changes come within `poll` seconds.
+
+        Args:
+            poll: Seconds between two looks, where the store has notified of no change before.
+        """
+        poll = check_seconds("watch(poll=)", poll, least=0.01)
         last: FlowUpdate | None = None
         while last is None or not last.state.final:
             state, counts = await self._look()
@@ -111,11 +127,16 @@ class FlowJob(Job[R]):
             if not update.state.final:
                 await asyncio.sleep(poll)
 
+    @explained_in_sync_code("job.resume_sync()")
     async def resume(self, *, by: str = "") -> int:
         """Replay the jobs of the flow that failed, and any that was sent before the flow and keeps
         it from ending; those that died with them wait again, and keep the results that they have.
         Returns how many were replayed: asking twice replays once. Their history says `by` whom.
-        If there are none, and its last job waits for one that was purged, `ConfigError`."""
+        If there are none, and its last job waits for one that was purged, `ConfigError`.
+
+        Args:
+            by: Who asks for it, for the history of the jobs.
+        """
         store = (await self._app.session()).store
         replayed = 0
         for queue, part in (await self._parts(members=True)).items():
@@ -135,10 +156,15 @@ class FlowJob(Job[R]):
         """`resume` for code without an event loop."""
         return self._app.portal.run(self.resume())
 
+    @explained_in_sync_code("job.cancel_sync()")
     async def cancel(self, *, running: bool = True) -> bool:
         """End all jobs of the flow: those that have not begun never start, running ones are asked
         to end, unless `running=False`. True if any of its jobs is cancelled or will be, by this
-        call or before. `JobNotFound` if the store knows none of them."""
+        call or before. `JobNotFound` if the store knows none of them.
+
+        Args:
+            running: Whether running jobs are asked to end too.
+        """
         store = (await self._app.session()).store
         states: set[State | None] = set()
         # Children first: nothing of the flow starts while it is being cancelled.

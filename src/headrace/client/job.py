@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
@@ -14,18 +15,23 @@ from headrace.client.attempts import run_started
 from headrace.client.job_failure import job_failure
 from headrace.client.job_info import JobInfo, job_info
 from headrace.client.portal import Portal
+from headrace.client.send.sync_use import explained_in_sync_code
 from headrace.client.session import ClientSession
 from headrace.client.watch import JobUpdate, JobWatch
 from headrace.core import codec
 from headrace.core.bounds import check_seconds
+from headrace.core.clock import Duration
+from headrace.core.foreign_words import OF_JOBS
 from headrace.core.job import ids
 from headrace.core.job.ids import JobId
 from headrace.core.job.progress import Progress, decode_progress
 from headrace.core.job.state import State
 from headrace.core.job.verdict import Verdict, decode_verdict
+from headrace.core.misfit import field_problem
 from headrace.core.payload.codecs import Form
 from headrace.core.payload.packing import unpack
 from headrace.core.task.call import Call
+from headrace.core.wrong_use import foreign_names
 from headrace.errors import (
     JobCancelled,
     JobNotFound,
@@ -68,6 +74,7 @@ class JobApp(Protocol):
         ...
 
 
+@foreign_names(OF_JOBS)
 class Job(Generic[R]):
     """The handle of a job. It holds no state of the job: each question goes to the store."""
 
@@ -81,11 +88,18 @@ class Job(Generic[R]):
 
     @property
     def id(self) -> str:
+        """For `app.job(id)`, in this process or another."""
         return ids.to_text(self.job_id)
 
-    async def result(self, timeout: float | None = None) -> R:
+    @explained_in_sync_code("job.result_sync()")
+    async def result(self, timeout: Duration | None = None) -> R:
         """What the task returned, once it has. Raises `JobFailed`, `JobCancelled`, `ResultTimeout`
-        after `timeout` seconds, or `ResultExpired` if the result is not kept (any more)."""
+        after `timeout` seconds, or `ResultExpired` if the result is not kept (any more).
+
+        Args:
+            timeout: Seconds, or a timedelta, to wait; for ever unless said.
+        """
+        timeout = None if timeout is None else waiting_time(timeout)
         until = None if timeout is None else time.monotonic() + timeout
         pause = _RESUMED_IN
         while True:
@@ -113,10 +127,15 @@ class Job(Generic[R]):
             queue = await self._found_queue()
             raise await self._app.result_timeout(self.id, queue, timeout or 0.0) from None
 
-    def result_sync(self, timeout: float | None = None) -> R:
-        """`result` for code without an event loop."""
+    def result_sync(self, timeout: Duration | None = None) -> R:
+        """`result` for code without an event loop.
+
+        Args:
+            timeout: Seconds, or a timedelta, to wait; for ever unless said.
+        """
         return self._app.portal.run(self.result(timeout))
 
+    @explained_in_sync_code("job.status_sync()")
     async def status(self) -> State:
         """The state of the job; `JobNotFound` if the store does not know it."""
         return (await self._snapshot(bodies=False)).state
@@ -125,6 +144,7 @@ class Job(Generic[R]):
         """`status` for code without an event loop."""
         return self._app.portal.run(self.status())
 
+    @explained_in_sync_code("job.info_sync()")
     async def info(self) -> JobInfo:
         """All that the store knows of the job."""
         snapshot = await self._snapshot(bodies=True)
@@ -145,6 +165,7 @@ class Job(Generic[R]):
         """`info` for code without an event loop."""
         return self._app.portal.run(self.info())
 
+    @explained_in_sync_code("job.cancel_sync()")
     async def cancel(self) -> bool:
         """End the job, whatever state it is in: True if it is cancelled, by this call or before, or
         if it is running and its worker was asked to end it; False if it had ended otherwise.
@@ -160,8 +181,8 @@ class Job(Generic[R]):
         return self._app.portal.run(self.cancel())
 
     async def progress(self) -> Progress | None:
-        """The last `ctx.progress` of the job. None if there is none, if the job is dead, or if it
-        has ended and the history does not have it any more."""
+        """The last `ctx.progress` of the job. None if there is none, or if the job has
+        ended and the history does not have it any more; a dead job keeps it."""
         snapshot = await self._snapshot(bodies=False)
         if snapshot.state.final and not snapshot.progress:
             snapshot = await self._snapshot(bodies=True)
@@ -172,11 +193,15 @@ class Job(Generic[R]):
         session = await self._app.session()
         return (await session.store.log(await self._found_queue(), self.job_id)).lines
 
-    async def watch(self, *, poll: float = 1.0) -> AsyncGenerator[JobUpdate, None]:
+    async def watch(self, *, poll: Duration = 1.0) -> AsyncGenerator[JobUpdate, None]:
         """The job's state, progress and new log lines: as they are now, then whenever something
         has changed, until it has ended. Progress and log lines come at once; other changes within
-        `poll` seconds."""
-        check_seconds("watch(poll=)", poll, least=0.01)
+        `poll` seconds.
+
+        Args:
+            poll: Seconds between two looks, where the store has notified of no change before.
+        """
+        poll = check_seconds("watch(poll=)", poll, least=0.01)
         store = (await self._app.session()).store
         watch = JobWatch(store, await self._found_queue(), self.job_id, poll)
         async with aclosing(watch.updates()) as updates:
@@ -210,7 +235,7 @@ class Job(Generic[R]):
                 return self._unpacked_value(verdict)
             value: R = codec.decoder(self._returns)(verdict.value)
         except codec.DECODE_ERRORS as error:
-            raise ResultUnreadable(self.id, str(error)) from None
+            raise ResultUnreadable(self.id, field_problem(error)) from None
         return value
 
     def _unpacked_value(self, verdict: Verdict) -> R:
@@ -222,7 +247,7 @@ class Job(Generic[R]):
             data = unpack(verdict.value, verdict.packing, self._app.max_payload)
             value: R = form.decoder(self._returns)(data)
         except Exception as error:
-            raise ResultUnreadable(self.id, str(error)) from None
+            raise ResultUnreadable(self.id, field_problem(error)) from None
         return value
 
     def __repr__(self) -> str:
@@ -233,6 +258,11 @@ class Job(Generic[R]):
 
     def __hash__(self) -> int:
         return hash(self.job_id)
+
+
+def waiting_time(timeout: Duration) -> float:
+    """The seconds to wait for a result; none if the time is over already."""
+    return max(check_seconds("result(timeout=)", timeout, least=-math.inf), 0.0)
 
 
 Send = Callable[[Call[Any]], Awaitable[Job[Any]]]

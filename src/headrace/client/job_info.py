@@ -26,14 +26,23 @@ class JobInfo(msgspec.Struct, frozen=True):
     history has it; afterwards, only its state and result."""
 
     id: str
+    """The id of the job."""
     state: State
+    """Where it is now."""
     queue: str
+    """The queue that it is in, or was."""
     task: str | None
+    """The task's name; None if it is not known any more."""
     sent: datetime | None
+    """When it was sent."""
     due: datetime | None
+    """When it may start, if it is scheduled."""
     worker: str | None
+    """Who runs it, or ran it last."""
     reason: str | None
+    """Why it is dead; one of `Reason`."""
     attempt: int
+    """Number of the present run, or of the next, from 1."""
     attempts: tuple[AttemptInfo, ...]
     """Every run that has ended, from before a replay too. Of a job that is done, the last one
     succeeded."""

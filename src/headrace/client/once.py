@@ -6,6 +6,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from headrace.core import codec
 from headrace.core.bounds import MAX_NAME, MAX_PAYLOAD
+from headrace.core.misfit import field_problem
 from headrace.errors import ConfigError
 
 T = TypeVar("T")
@@ -111,7 +112,9 @@ class Once(Generic[T]):
         try:
             value: T = self._decode(data)
         except codec.DECODE_ERRORS as error:
-            raise ConfigError(f"once({self._name!r}): its value does not fit: {error}") from None
+            raise ConfigError(
+                f"once({self._name!r}): its value does not fit: {field_problem(error)}"
+            ) from None
         return value
 
 

@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from headrace.errors import ConfigError
@@ -25,12 +26,16 @@ class Portal:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of `work`, awaited in the portal's thread."""
+        return self.start(work).result()
+
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """The same, without waiting for it."""
         if _in_event_loop():
             work.close()
             raise ConfigError(
                 "the _sync methods block: inside a running event loop await the async ones instead"
             )
-        return asyncio.run_coroutine_threadsafe(work, self._running_loop()).result()
+        return asyncio.run_coroutine_threadsafe(work, self._running_loop())
 
     def close(self) -> None:
         with self._lock:

@@ -16,16 +16,25 @@ class Schedule(msgspec.Struct, frozen=True):
     """The state of a schedule now. Times are in its time zone."""
 
     name: str
+    """The name of the schedule."""
     task: str
+    """The name of the task whose jobs it sends."""
     queue: str
+    """The queue that they go to."""
     cron: str | None
+    """The cron expression; None if it ticks every so often."""
     every: float | None
     """Seconds."""
     timezone: str
+    """The time zone of `cron`."""
     missed: Missed
+    """What happens to ticks at which no worker ran."""
     start: datetime | None
+    """No tick before this."""
     end: datetime | None
+    """No tick after this."""
     limit: int | None
+    """How many ticks there are in all."""
     next_tick: datetime | None
     """The first one after now; None if it is paused, has ended, or cannot be read."""
     last_tick: datetime | None
@@ -33,7 +42,9 @@ class Schedule(msgspec.Struct, frozen=True):
     fired: int
     """Jobs since it was made or changed, those of `run_now` not counted."""
     paused: bool
+    """Whether it is paused."""
     ended: bool
+    """Whether it has no more ticks."""
     declared: bool
     """Whether it stands in the code of an app."""
     problem: str

@@ -12,6 +12,7 @@ from typing import Any, Protocol, Unpack
 import msgspec
 
 from headrace.client.app import ClientApp
+from headrace.client.include.routed_task import RoutedTask
 from headrace.client.job import Job
 from headrace.client.schedule import Schedule
 from headrace.client.task import Task
@@ -22,6 +23,7 @@ from headrace.core.job.envelope import Malformed
 from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel, Tick
 from headrace.core.schedule.cadence import to_zone
+from headrace.core.schedule.declaration import commanded
 from headrace.core.schedule.definition import Definition, Times, check_schedule_name, define
 from headrace.core.schedule.schedule import Record, arm, decode_record, encode_record, tick_id
 from headrace.core.task.call import Call
@@ -54,18 +56,39 @@ class Schedules:
         self.declared: dict[str, Definition] = {}
         """Those of `@app.cron` and `@app.every`, by name."""
 
-    def definition(self, name: str, call: Call[Any], **times: Unpack[Times]) -> Definition:
-        """A schedule as it would be declared, which cannot fail any more; `ConfigError` if it would
-        be refused."""
-        if check_schedule_name(name) in self.declared:
+    def prepare(
+        self,
+        task: Task[..., Any],
+        name: str | None,
+        arguments: tuple[Sequence[Any], Mapping[str, Any]],
+        times: Times,
+    ) -> Callable[[], None]:
+        """Declares a schedule, which cannot fail any more, under the task's name if it has none;
+        `ConfigError` if it would be refused."""
+        name = task.name if name is None else name
+        if isinstance(task, RoutedTask):
+            task.check_included()
+        definition = define(name, task.scheduled_call(*arguments), times, declared=True)
+        if name in self.declared:
             raise ConfigError(f"two schedules are named {name!r}: give one of them name=…")
-        return define(name, call, times, declared=True)
+        return partial(self.declared.__setitem__, name, definition)
 
     async def upsert(self, name: str, call: Call[Any], **times: Unpack[Times]) -> Schedule:
-        """Make a schedule, or change it: `cron` (in a `timezone`) or `every`, in seconds, and
-        `missed`, `start`, `end` and `limit` as for `@app.cron`. One that stays the same goes on as
-        it was; one that is changed begins again, from now and with no jobs fired, but stays paused
-        if it was."""
+        """Make a schedule, or change it. One that stays the same goes on as it was; one that is
+        changed begins again, from now and with no jobs fired, but stays paused if it was.
+
+        Args:
+            name: The name of the schedule.
+            call: What each tick sends: what `task.call` made.
+            cron: A cron expression of five fields, such as "*/5 * * * *", or six with seconds.
+            every: Seconds, or a timedelta, between two ticks; instead of `cron`.
+            timezone: The time zone that `cron` is in, such as "Europe/Berlin"; "UTC" unless said.
+            missed: What happens to ticks at which no worker ran: "skip", the default, "once" for
+                one job in all, or "all" for one each.
+            start: No tick before this: an aware datetime.
+            end: No tick after this: an aware datetime.
+            limit: How many ticks there are in all; no limit unless said.
+        """
         if check_schedule_name(name) in self.declared:
             raise ConfigError(f"schedule {name!r} is declared in the code: change it there")
         definition = define(name, call, times)
@@ -94,7 +117,11 @@ class Schedules:
         return found
 
     async def get(self, name: str) -> Schedule:
-        """One schedule; `ScheduleNotFound` if there is none of that name."""
+        """One schedule; `ScheduleNotFound` if there is none of that name.
+
+        Args:
+            name: The name of the schedule.
+        """
         check_schedule_name(name)
         for schedule in await self.list():
             if schedule.name == name:
@@ -103,7 +130,12 @@ class Schedules:
 
     async def ticks(self, name: str, count: int = 5) -> builtins.list[datetime]:
         """The next times at which a schedule ticks, up to `count`, in its time zone; none while it
-        is paused, after its end, or if it cannot be read."""
+        is paused, after its end, or if it cannot be read.
+
+        Args:
+            name: The name of the schedule.
+            count: How many at most.
+        """
         check_schedule_name(name)
         limits.check_count("count", count)
         store = await self._store()
@@ -120,7 +152,11 @@ class Schedules:
 
     async def remove(self, name: str) -> None:
         """Forget a schedule; jobs that it has sent stay. One that is declared in code is made again
-        by the next worker that starts with that code."""
+        by the next worker that starts with that code.
+
+        Args:
+            name: The name of the schedule.
+        """
         check_schedule_name(name)
         store = await self._store()
         if name not in await store.kv_all(SPACE):
@@ -128,15 +164,27 @@ class Schedules:
         await store.kv_set(SPACE, name, None)
 
     async def pause(self, name: str) -> Schedule:
-        """Stop a schedule until `resume`; deploying its code again does not start it."""
+        """Stop a schedule until `resume`; deploying its code again does not start it.
+
+        Args:
+            name: The name of the schedule.
+        """
         return await self._changed(name, lambda record, now_ms: record.pause())
 
     async def resume(self, name: str) -> Schedule:
-        """Undo `pause`. Ticks that came meanwhile are not made up for."""
+        """Undo `pause`. Ticks that came meanwhile are not made up for.
+
+        Args:
+            name: The name of the schedule.
+        """
         return await self._changed(name, lambda record, now_ms: record.resume(now_ms))
 
     async def run_now(self, name: str) -> Job[Any]:
-        """Send one job now, outside of the ticks: paused or not, and not counted."""
+        """Send one job now, outside of the ticks: paused or not, and not counted.
+
+        Args:
+            name: The name of the schedule.
+        """
         check_schedule_name(name)
         store = await self._store()
         definition = (await self._record(store, name)).definition
@@ -232,7 +280,11 @@ class Schedules:
 
 async def put(store: Store, name: str, definition: Definition, now_ms: int) -> Record:
     """See that a schedule is in the store as defined; writes only if it is not."""
-    return await rewrite(store, name, lambda old: arm(definition, now_ms, old), over_broken=True)
+
+    def change(old: Record | None) -> Record:
+        return commanded(name, definition, now_ms, old)
+
+    return await rewrite(store, name, change, over_broken=True)
 
 
 async def rewrite(

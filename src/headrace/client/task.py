@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from headrace.client.app import ClientApp
-from headrace.client.context import Context, current
+from headrace.client.context import Context, needs_context, running
 from headrace.client.job import Job
+from headrace.client.send.sync_use import explained_in_sync_code
+from headrace.core.foreign_words import OF_TASKS
+from headrace.core.job import ids
 from headrace.core.job.envelope import Envelope
 from headrace.core.job.failure import Unfit
 from headrace.core.job.state import Reason
 from headrace.core.job.unknown import NotKnownHere
-from headrace.core.payload.codecs import task_form
+from headrace.core.misfit import Misfit, UnknownContent
 from headrace.core.payload.offload import Offload
+from headrace.core.task.batch_items import awaited_item, only_item
 from headrace.core.task.call import Call
 from headrace.core.task.constraints import TaskConstraints
 from headrace.core.task.open_call import OpenCall
 from headrace.core.task.options import TaskOptions
+from headrace.core.task.placement import check_run_in
 from headrace.core.task.send_options import PLAIN, SendKwargs, sent_as
-from headrace.core.task.signature import Misfit, Signature, UnknownContent
-from headrace.errors import ConfigError, PayloadTooLarge
+from headrace.core.task.signature import Signature
+from headrace.core.wrong_use import foreign_names
+from headrace.errors import ArgumentError, PayloadTooLarge
 
 if TYPE_CHECKING:
     from typing import Self
@@ -36,6 +42,7 @@ A = TypeVar("A")
 R_co = TypeVar("R_co", covariant=True)
 
 
+@foreign_names(OF_TASKS, "task")
 class Task(Generic[P, R_co]):
     """What `@app.task` makes of a function. `R_co` is what calling the function returns: for an
     async function a coroutine, whose result is the job's result."""
@@ -44,12 +51,16 @@ class Task(Generic[P, R_co]):
     """Its jobs are sent for those of this task that are done: see `client/ends/handlers.py`."""
     on_dead: Task[..., Any] | None = None
     """The same for those that are dead."""
+    included_by: tuple[str, ...] = ()
+    """The modules that make it a task of its app, if it is declared on a `Tasks`."""
 
     def __init__(self, app: ClientApp, function: Callable[..., Any], declared: TaskOptions) -> None:
         self.app = app
+        function = function.__func__ if isinstance(function, staticmethod) else function
         self.function = function
         self.declared = declared
         self.name = declared.name
+        """How jobs find it."""
         self.signature = self._signature(function)
         self.injects = self.signature.injected_as is not None
         """Whether the function takes more than its arguments: see `with_context`."""
@@ -63,7 +74,7 @@ class Task(Generic[P, R_co]):
         self.__module__ = function.__module__
         self.__qualname__ = getattr(function, "__qualname__", declared.name)
         self.__wrapped__ = function
-        _check_run_in(self)
+        check_run_in(declared.name, declared.run_in, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Run the function here and now; a batch function with this one item."""
@@ -83,8 +94,15 @@ class Task(Generic[P, R_co]):
     ) -> Job[T]: ...
     @overload
     async def enqueue(self: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
+    @explained_in_sync_code("task.enqueue_sync(…)")
     async def enqueue(self, *args: Any, **kwargs: Any) -> Job[Any]:
-        """Send a job; when this returns, the store has it."""
+        """Send a job; when this returns, the store has it.
+
+        Args:
+            *args: The function's arguments, by position. One that cannot travel is refused with an
+                `ArgumentError`.
+            **kwargs: The function's arguments, by name.
+        """
         return await self.app.outgoing.send(self._call(args, kwargs))
 
     @overload
@@ -94,7 +112,13 @@ class Task(Generic[P, R_co]):
     @overload
     def enqueue_sync(self: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
     def enqueue_sync(self, *args: Any, **kwargs: Any) -> Job[Any]:
-        """`enqueue` for code without an event loop."""
+        """`enqueue` for code without an event loop.
+
+        Args:
+            *args: The function's arguments, by position. One that cannot travel is refused with an
+                `ArgumentError`.
+            **kwargs: The function's arguments, by name.
+        """
         return self.app.portal.run(self._send(self._call(args, kwargs)))
 
     async def _send(self, call: Call[Any]) -> Job[Any]:
@@ -123,7 +147,13 @@ class Task(Generic[P, R_co]):
     ) -> OpenCall[A, R]: ...
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """The task with its arguments, to be sent later. The arguments are checked now. Without the
-        first one it can be sent in a flow, where another call gives it."""
+        first one it can be sent in a flow, where another call gives it.
+
+        Args:
+            *args: The function's arguments, by position. One that cannot travel is refused with an
+                `ArgumentError`.
+            **kwargs: The function's arguments, by name.
+        """
         payload, after_first = self.signature.encode_call(args, kwargs)
         if payload is None:
             payload = after_first or b""
@@ -132,6 +162,18 @@ class Task(Generic[P, R_co]):
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call[Any]:
         return self._make_call(self.signature.encode(args, kwargs), args, kwargs)
+
+    def scheduled_call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call[Any]:
+        """The call of a schedule that is declared with these arguments."""
+        try:
+            # Not by `_call`: here the call of a task that is not included yet is checked.
+            payload = self.signature.encode_declared(args, kwargs)
+            return self._make_call(payload, tuple(args), dict(kwargs))
+        except ArgumentError as error:
+            if args or kwargs:
+                raise
+            problem = f"{error.problem}; give the schedule args=[…] or kwargs={{…}}"
+            raise ArgumentError(self.name, problem) from None
 
     @property
     def max_payload(self) -> int:
@@ -179,11 +221,53 @@ class Task(Generic[P, R_co]):
         """How many bytes the arguments of a job may take, in the store or outside of it."""
         return self.max_payload if self.offload is None else self.offload.max_payload
 
+    @overload
+    def job(self: Task[P, Coroutine[Any, Any, T]], id: str) -> Job[T]: ...
+    @overload
+    def job(self: Task[P, R], id: str) -> Job[R]: ...
+    def job(self, id: str) -> Job[Any]:
+        """The handle of a job of this task whose id is known; its result has the task's type.
+
+        Args:
+            id: The id of a job.
+        """
+        return Job(self.app, ids.to_id(id), None, self.signature.returns)
+
     def options(self, **changes: Unpack[SendKwargs]) -> Self:
-        """The same task with other options for jobs sent through it: `delay` or `at` (when it may
-        start), `expires` (when it may no longer start), `priority`, `key` (one at a time, in
-        order), `unique`, `unique_for` and `debounce`, `rate_key`, `id`, `queue`, `retry`, `timeout`
-        and `headers`."""
+        """The same task with other options for jobs sent through it: `await
+        add.options(delay=60).enqueue(1, 2)`. Options that are not given stay as they are.
+
+        Args:
+            queue: The queue that jobs wait in; "default" unless said. Some worker must read it.
+            priority: From 0, the default, to 100: within a queue, a higher one goes first.
+            unique_for: How long after its end a unique job still keeps others of its name away:
+                seconds or a timedelta; 0, so not at all, unless said.
+            debounce: Sent again within this time, the job starts that much later, with the newest
+                arguments, instead of twice: seconds or a timedelta. None unless said.
+            delay: How long from now, by the store's clock, the job may start: seconds or a
+                timedelta.
+            at: When the job may start: an aware datetime. One in the past means now.
+            id: An id of your own, 1 to 256 bytes of printable text. One that the store still knows
+                in this queue is not added again.
+            retry: What happens after a failure, instead of the task's `retry`.
+            timeout: Seconds, or a timedelta, that one run may take, instead of the task's; None for
+                no limit.
+            on_timeout: "retry", "dead" or "defer", instead of the task's.
+            max_defers: How often the job may be deferred before it is dead, instead of the task's;
+                None for any number.
+            expires: When the job may no longer start, and is dead as `expired` instead: seconds or
+                a timedelta from now, or an aware datetime.
+            headers: Texts by name that travel with the job; the function reads them as
+                `ctx.headers`.
+            tags: Up to 32 texts by which people find the job.
+            key: Jobs of one key run one after the other, as they were sent, or as many at a time as
+                the task says.
+            unique: True or False, or the name that is to be unique among the jobs of the task.
+            rate_key: The text whose `rate` the job counts for.
+            batch_key: The key of the batch that the job gathers in.
+            confirm: "replicated" or "disk": the send returns when a Redis replica, or the disk, has
+                the job.
+        """
         other = copy.copy(self)
         other._sending = self._sending.changed(**changes)
         self.constraints.check(other._sending)
@@ -210,6 +294,11 @@ class Task(Generic[P, R_co]):
         self, context: Context, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments with the context where the function wants it."""
+        return self._injected(context, args, kwargs)
+
+    def _injected(
+        self, context: Context | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         name, position = self.signature.injected_as, self.signature.injected_at
         if name is None:
             return args, kwargs
@@ -218,14 +307,12 @@ class Task(Generic[P, R_co]):
         return args, {**kwargs, name: context}
 
     def _signature(self, function: Callable[..., Any]) -> Signature:
-        batched = self.declared.batch is not None
-        form = task_form(self.declared.payloads.codec)
-        return Signature(function, self.declared.name, Context, batched=batched, form=form)
+        return Signature.of_task(function, self.declared, Context)
 
     def _run_one(self, item: Any) -> Any:
         here, named = self._local_arguments(([item],), {})
         given = self.function(*here, **named)
-        return _awaited_one(given) if self.is_async else _the_one(given)
+        return awaited_item(given) if self.is_async else only_item(given)
 
     def _is_positional(self, name: str) -> bool:
         kind = inspect.signature(self.function).parameters[name].kind
@@ -237,38 +324,12 @@ class Task(Generic[P, R_co]):
         name = self.signature.injected_as
         if name is None or name in kwargs or any(isinstance(arg, Context) for arg in args):
             return args, kwargs
-        return self.with_context(current(), args, kwargs)
+        run = running.get()
+        if run is not None:
+            return self.with_context(run.context(), args, kwargs)
+        if self.signature.can_be_none:
+            return self._injected(None, args, kwargs)
+        raise needs_context(f"task {self.name!r}")
 
     def __repr__(self) -> str:
         return f"<Task {self.name!r} on {self.declared.queue!r}>"
-
-
-async def _awaited_one(given: Coroutine[Any, Any, Any]) -> Any:
-    return _the_one(await given)
-
-
-def _the_one(given: Any) -> Any:
-    """What a batch function returned for its only item."""
-    one = given[0] if isinstance(given, Sequence) and given else None
-    if isinstance(one, BaseException):
-        raise one
-    return one
-
-
-def _check_run_in(task: Task[..., Any]) -> None:
-    run_in, where = task.declared.run_in, f"task {task.name!r}: "
-    if inspect.isgeneratorfunction(task.function) or inspect.isasyncgenfunction(task.function):
-        raise ConfigError(f"{where}a generator cannot be a task: its jobs would do nothing")
-    if run_in == "loop" and not task.is_async:
-        raise ConfigError(
-            f"{where}run_in='loop' needs an async function; use 'thread' or 'process'"
-        )
-    if run_in == "thread" and task.is_async:
-        raise ConfigError(f"{where}an async function runs in the loop; leave run_in out")
-    if run_in == "process" and task.is_async:
-        raise ConfigError(f"{where}run_in='process' needs a plain function, not an async one")
-    if run_in == "process" and "<locals>" in task.__qualname__:
-        raise ConfigError(
-            f"{where}run_in='process' needs a function at the top level of a module, so that "
-            "another process can import it"
-        )

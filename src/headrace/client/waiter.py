@@ -39,6 +39,11 @@ class Waiter:
         async with asyncio.timeout(timeout):
             return await waiter.wait(job_id)
 
+    @property
+    def waiting(self) -> bool:
+        """Whether anyone waits for a job; from any thread."""
+        return any(waiter.waiting for waiter in list(self._queues.values()))
+
     async def close(self) -> None:
         """End all waits, with `StoreUnavailable`."""
         queues, self._queues = self._queues, {}
@@ -60,6 +65,10 @@ class _QueueWaiter:
         self._listening: ListenerHandle | None = None
         self._subscribing = asyncio.Lock()
         self._lingering: asyncio.TimerHandle | None = None
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._waiting)
 
     async def wait(self, job_id: JobId) -> JobSnapshot | None:
         answer: SnapshotFuture = asyncio.get_running_loop().create_future()

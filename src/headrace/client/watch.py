@@ -20,7 +20,9 @@ class JobUpdate(msgspec.Struct, frozen=True):
     """What `job.watch()` yields whenever something has changed."""
 
     state: State
+    """Where the job is now."""
     progress: Progress | None = None
+    """The last that it reported."""
     lines: tuple[str, ...] = ()
     """Lines of the job's log since the last update."""
 

@@ -6,18 +6,21 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
 from headrace.client.context import Context
+from headrace.client.include.routed_task import RoutedTask
 from headrace.client.job import Job
 from headrace.client.task import Task
 from headrace.core.job import ids
+from headrace.core.payload.kinds import without_none
 from headrace.core.task.options import TaskOptions, with_defaults
 from headrace.errors import ConfigError, JobFailed
 
 Ending = Literal["on_success", "on_dead"]
+ENDINGS: tuple[Ending, ...] = get_args(Ending)
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _EMPTY = inspect.Parameter.empty
@@ -57,13 +60,19 @@ def end_handler(
         raise ConfigError(f"{where}must be a function or a task, not {given!r}")
     if inspect.isgeneratorfunction(given) or inspect.isasyncgenfunction(given):
         raise ConfigError(f"{where}cannot be a generator: its body would never run")
-    own = {"name": f"{task.name}.{ending}", "queue": task.declared.queue}
+    own = {
+        "name": f"{task.name}.{ending}",
+        "aliases": [f"{alias}.{ending}" for alias in task.declared.aliases],
+        "queue": task.declared.queue,
+    }
     function = _with_handles(given, _Handles(task, given, where, ending))
     return Task(task.app, function, TaskOptions.of_function(function, with_defaults(own, defaults)))
 
 
 def _check_task(task: Task[..., Any], given: Task[..., Any], where: str) -> None:
     if given.app is not task.app:
+        if isinstance(given, RoutedTask):
+            given.check_included()
         raise ConfigError(f"{where}is a task of another app")
     if given.declared.batch is not None:
         raise ConfigError(f"{where}cannot be a batch task")
@@ -73,7 +82,7 @@ def _own_parameters(function: Callable[..., Any], where: str, ending: Ending) ->
     """Names of the parameters for the job and for what came of it; without the latter, one."""
     hints = _hints(function, where)
     parameters = inspect.signature(function).parameters.values()
-    own = [each for each in parameters if hints.get(each.name) is not Context]
+    own = [each for each in parameters if without_none(hints.get(each.name)) is not Context]
     odd = [each.name for each in own if each.kind not in _POSITIONAL]
     if odd or not 1 <= len(own) <= 2:
         raise ConfigError(

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 
+from headrace.client.include.routed_task import RoutedTask
 from headrace.client.task import Task
 from headrace.client.topic.pattern_subscription import PatternSubscription
 from headrace.client.topic.subscription import Subscription
@@ -22,11 +23,15 @@ class WorkerEvent(msgspec.Struct, frozen=True):
     """What has happened to a job, or to an event in a group, as the worker that saw it says."""
 
     kind: Moment
+    """What happened."""
     id: str
+    """The id of the job or the event."""
     task: str
     """The task's name; for an event, topic and group: `orders/billing`."""
     queue: str
+    """The queue that it came from."""
     worker: str
+    """The worker that says so."""
     attempt: int = 0
     """Number of the run that has ended, from 1; 0 if none did."""
     duration: timedelta | None = None
@@ -34,7 +39,9 @@ class WorkerEvent(msgspec.Struct, frozen=True):
     reason: str = ""
     """Why the job is dead."""
     error_type: str = ""
+    """The full name of the class of what was raised."""
     error_text: str = ""
+    """Its text."""
     delay: timedelta | None = None
     """How long a job that is retried waits."""
 
@@ -90,6 +97,9 @@ def _task_name(kind: str, task: Any) -> str:
         )
     if isinstance(task, Subscription):
         return f"{task.topic.name}/{task.wants.group}"
+    if isinstance(task, RoutedTask):
+        # Its name may still get a prefix.
+        task.check_included()
     if isinstance(task, Task):
         return task.name
     if isinstance(task, str) and task:

@@ -10,7 +10,7 @@ from headrace.client.job import Job, Send
 from headrace.client.send.coalescer import BATCH
 from headrace.client.send.flow_writer import FlowWriter, is_unique
 from headrace.client.send.outgoing import Outgoing
-from headrace.core.flow.flow import Node, plan
+from headrace.core.flow.flow import Node, check_step, plan
 from headrace.core.task.call import Call, SentJob, Step
 from headrace.errors import ConfigError, JobNotFound
 from headrace.store.contract import Store
@@ -19,8 +19,7 @@ from headrace.store.contract import Store
 async def send_flow(outgoing: Outgoing, step: Step[Any]) -> FlowJob[Any]:
     """Send all calls that a step needs; when this returns, the store has them. Invalid flows are
     refused before anything is stored; if sending fails, the jobs stored so far are cancelled."""
-    if not isinstance(step, Step):
-        raise ConfigError(f"enqueue() takes calls and flows, like task.call(…), not {step!r}")
+    check_step("enqueue", step)
     nodes = plan(step)
     by_call = {node.call: node for node in nodes}
     ends = [by_call[end] for end in step.ends]

@@ -13,6 +13,7 @@ from headrace.client.send.offloading import discard, put
 from headrace.client.session import ClientSession
 from headrace.core.clock import Clock
 from headrace.core.confirming import UNCONFIRMED, all_of
+from headrace.core.flow.flow import check_step
 from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
 from headrace.core.payload.offload import Offload
@@ -85,6 +86,8 @@ class Outgoing:
 
     async def send_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
         """Send any number of calls through the app's middleware."""
+        if not isinstance(calls, Iterable):
+            raise ConfigError("enqueue_many() takes a list: enqueue_many([a.call(1), b.call(2)])")
         jobs: list[Job[R]] = []
         remaining = iter(calls)
         while batch := list(islice(remaining, BATCH)):
@@ -104,7 +107,10 @@ class Outgoing:
         session = await self._app.session()
         jobs: list[Job[R]] = []
         parcels: dict[str, list[Parcel]] = {}
-        special = [call for call in calls if not call.is_plain]
+        try:
+            special = [call for call in calls if not call.is_plain]
+        except AttributeError:
+            special = list(calls)
         _check_calls(special)
         if any(call.packer is not None and call.packer.offload is not None for call in special):
             return await self.send_each(self.send_one, calls)
@@ -149,4 +155,5 @@ def _unchanged(send: SendMany) -> SendMany:
 def _check_calls(calls: Sequence[object]) -> None:
     for call in calls:
         if not isinstance(call, Call):
+            check_step("enqueue_many", call)
             raise ConfigError(f"enqueue_many() takes calls; send {call!r} with enqueue()")

@@ -20,13 +20,19 @@ class DeadEvent:
     was in the log, whether it could be read or not."""
 
     id: str
+    """The id of the event."""
     group: str
+    """The group that gave it up."""
     reason: str
+    """Why; one of `Reason`."""
     error: str
     """The text of the last error."""
     attempts: int
+    """How often it was tried."""
     died_at: datetime
+    """By the store's clock."""
     raw: bytes = field(repr=False)
+    """The whole entry, as it was in the log, whether it could be read or not."""
     event: Event[Any] = field(repr=False)
     """Its metadata; its `data` raises `EventError` if it could not be read."""
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from headrace.client.topic.subscription import Subscription
 from headrace.client.topic.topic_definition import TopicDefinition
 from headrace.core.bounds import TIMEOUT
-from headrace.core.job.retry import MAX_DEFERS, Retry
+from headrace.core.job.retry import MAX_DEFERS, Retry, check_timeouts
 from headrace.core.queue_names import check_topic, group_queue
 from headrace.core.task.options import BATCH_WAIT, TaskOptions
 from headrace.core.topic.subscription import (
@@ -58,6 +58,7 @@ def declare(
     keyed = keyed or topic.make_key is not None or topic.require_key or wants.require_key
     now_ms = topic.app.clock.now_ms()
     check_subscription(where, wants, keyed=keyed, batch=batch, retry=retry, now_ms=now_ms)
+    check_timeouts(where, options)
     declared = _task_options(topic, function, wants, options)
     if not broadcast:
         check_patience(where, declared.timeout, topic.options.gone_after_ms)

@@ -50,6 +50,7 @@ class Delivery:
         self.event = event
         """The event's metadata, and as `data` the event itself."""
         self.group = group
+        """The name of the group."""
         self.attempt = attempt
         """Attempt number of this event in this group, starting at 1."""
         self.fence = fence
@@ -65,15 +66,27 @@ class Delivery:
 
     async def retry(self, delay: float | timedelta | None = None) -> None:
         """Handle it again after `delay`, or as the retry policy says; uses an attempt, and the last
-        one makes the event dead."""
+        one makes the event dead.
+
+        Args:
+            delay: Seconds or a timedelta; as the retry policy says unless given.
+        """
         await self._decided(RetryLater(delay))
 
     async def reject(self, reason: str = "the subscription rejected the event") -> None:
-        """Give it up: it is dead, with this reason, whatever the retry policy says."""
+        """Give it up: it is dead, with this reason, whatever the retry policy says.
+
+        Args:
+            reason: Why, for people.
+        """
         await self._decided(Reject(reason))
 
     async def defer(self, delay: float | timedelta) -> None:
-        """Handle it again after `delay`, as if it had not come yet: uses no attempt."""
+        """Handle it again after `delay`, as if it had not come yet: uses no attempt.
+
+        Args:
+            delay: Seconds or a timedelta.
+        """
         await self._decided(Defer(delay))
 
     def ack_sync(self) -> None:
@@ -81,15 +94,27 @@ class Delivery:
         self._decided_sync(None)
 
     def retry_sync(self, delay: float | timedelta | None = None) -> None:
-        """`retry` for functions that are not async."""
+        """`retry` for functions that are not async.
+
+        Args:
+            delay: Seconds or a timedelta; as the retry policy says unless given.
+        """
         self._decided_sync(RetryLater(delay))
 
     def reject_sync(self, reason: str = "the subscription rejected the event") -> None:
-        """`reject` for functions that are not async."""
+        """`reject` for functions that are not async.
+
+        Args:
+            reason: Why, for people.
+        """
         self._decided_sync(Reject(reason))
 
     def defer_sync(self, delay: float | timedelta) -> None:
-        """`defer` for functions that are not async."""
+        """`defer` for functions that are not async.
+
+        Args:
+            delay: Seconds or a timedelta.
+        """
         self._decided_sync(Defer(delay))
 
     @property
@@ -167,18 +192,22 @@ class Delivery:
 
     @property
     def topic(self) -> str:
+        """The name of the topic."""
         return self.event.topic
 
     @property
     def key(self) -> str | None:
+        """As published."""
         return self.event.key
 
     @property
     def type(self) -> str:
+        """As published; the name of the class unless said."""
         return self.event.type
 
     @property
     def source(self) -> str | None:
+        """Who published it, if they say."""
         return self.event.source
 
     @property
@@ -193,10 +222,12 @@ class Delivery:
 
     @property
     def headers(self) -> Mapping[str, str]:
+        """As published."""
         return self.event.headers
 
     @property
     def correlation_id(self) -> str | None:
+        """What it belongs to."""
         return self.event.correlation_id
 
     def __repr__(self) -> str:

@@ -7,7 +7,8 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from headrace.core.payload.kinds import kinds_of, named
+from headrace.core.payload.kinds import kinds_of, named, without_none
+from headrace.core.task.functions import checked_function
 from headrace.errors import ConfigError
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -32,8 +33,11 @@ class Parameters:
         _check_function(function, where)
         hints = _hints(function, where)
         found = list(inspect.signature(function).parameters.values())
-        self.fills = {hints[p.name]: p.name for p in found if hints.get(p.name, _EVENT) in fillers}
+        kinds = {name: without_none(hint) for name, hint in hints.items()}
+        self.fills = {kinds[p.name]: p.name for p in found if kinds.get(p.name, _EVENT) in fillers}
         """The classes that the function wants an instance of, each with its parameter's name."""
+        self.can_be_none = {kind for kind, name in self.fills.items() if hints[name] is not kind}
+        """Those of them that it can do without."""
         rest = [p for p in found if p.name not in self.fills.values()]
         self.event = self._event_of(rest, needs_event)
         self.event_type = hints.get(self.event, Any) if self.event is not None else None
@@ -107,8 +111,7 @@ class Parameters:
 
 
 def _check_function(function: Any, where: str) -> None:
-    if not inspect.isroutine(function):
-        raise ConfigError(f"{where}it goes on a function, not on {function!r}; put it into a def")
+    checked_function(f"{where}it", function, named=True)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigError(f"{where}a generator cannot handle events: its body would never run")
 

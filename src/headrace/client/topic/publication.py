@@ -49,8 +49,11 @@ class PublishResult(msgspec.Struct, frozen=True):
     full, and has `overflow="drop_newest"`."""
 
     id: str | None
+    """None if the event could not even be encoded."""
     error: HeadraceError | None = None
+    """Why it is not published, or may not be; None if it is."""
     dropped: bool = False
+    """Whether the topic was full, and has `overflow="drop_newest"`."""
 
     @property
     def ok(self) -> bool:

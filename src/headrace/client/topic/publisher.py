@@ -70,6 +70,8 @@ class Publisher(Generic[E]):
     ) -> PublishOutcome[E]:
         if options.get("id") is not None:
             raise ConfigError("publish_many() has no 'id': one id cannot be that of many events")
+        if not isinstance(events, Iterable):
+            raise ConfigError("publish_many() takes a list of events: publish_many([…])")
         checked = publish_options(options)
         if (through := self._topic.app.outgoing.publishing) is not None:
             return await self._many_through(through(partial(self._publish, {})), events, options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
-from headrace.client.context import Context, current
+from headrace.client.context import Context, needs_context, running
 from headrace.client.task import Task
 from headrace.client.topic.dead_event import DeadHandler
 from headrace.client.topic.delivery import Delivery
@@ -159,7 +159,10 @@ class Subscription(Task[P, R_co]):
     def _fillings(self, given: list[Any], event: Any) -> Mapping[type, Any]:
         found: dict[type, Any] = {type(one): one for one in given}
         if Context in self._parameters.fills and Context not in found:
-            found[Context] = current()
+            run = running.get()
+            if run is None and Context not in self._parameters.can_be_none:
+                raise needs_context(repr(self))
+            found[Context] = None if run is None else run.context()
         if self.wants_delivery and Delivery not in found:
             # As if it had been published, and had come here.
             envelope = decode_envelope(prepare(self.topic, event, {}).parcel.envelope)

@@ -12,6 +12,7 @@ from headrace.client.app import ClientApp
 from headrace.client.context import Context
 from headrace.client.decorators import OnDead, Subscribe, SubscribeBatch
 from headrace.client.send.offloading import load
+from headrace.client.send.sync_use import explained_in_sync_code
 from headrace.client.send.tries import retry_while_unavailable
 from headrace.client.session import ClientSession
 from headrace.client.topic.dead_event import DeadHandler
@@ -64,29 +65,98 @@ class Topic(TopicDefinition[E]):
 
     # Publishing
 
+    @explained_in_sync_code("topic.publish_sync(…)")
     async def publish(self, event: E, **options: Unpack[PublishKwargs]) -> str:
-        """Put an event into the topic, and return its id when the store has it. `key` overrides the
-        topic's; a second publish with the same `id` adds nothing; `delay` or `at` say when groups
-        get it, `expires` when it is no longer handled; `occurred_at`, `headers`, `type`,
-        `source` and `correlation_id` travel with it. In a running handler the trace headers and
-        the correlation id of its event are passed on."""
+        """Put an event into the topic, and return its id when the store has it. In a running
+        handler the trace headers and the correlation id of its event are passed on.
+
+        Args:
+            event: The event, of the topic's type.
+            key: The key, instead of what the topic's `key` makes of the event.
+            headers: Texts by name that travel with it.
+            delay: How long from now it joins the topic: seconds or a timedelta. Nobody sees it
+                until then.
+            at: When it joins the topic: an aware datetime.
+            expires: When it is no longer handled: seconds or a timedelta from now, or an aware
+                datetime. In a group that has not begun it by then it is dead as `expired`.
+            occurred_at: When it happened, an aware datetime, if that is not now.
+            type: What kind of event it is; the name of its class unless said.
+            source: Who publishes it, instead of the topic's `source`.
+            correlation_id: What it belongs to. In a running handler, that of the event at hand
+                unless said.
+            confirm: "replicated" or "disk": this returns when a Redis replica, or the disk, has it.
+            id: An id of your own; a second event with the same id is not added.
+        """
         return await self._publisher.one(event, options)
 
     def publish_sync(self, event: E, **options: Unpack[PublishKwargs]) -> str:
-        """`publish` for code without an event loop."""
+        """`publish` for code without an event loop.
+
+        Args:
+            event: The event, of the topic's type.
+            key: The key, instead of what the topic's `key` makes of the event.
+            headers: Texts by name that travel with it.
+            delay: How long from now it joins the topic: seconds or a timedelta. Nobody sees it
+                until then.
+            at: When it joins the topic: an aware datetime.
+            expires: When it is no longer handled: seconds or a timedelta from now, or an aware
+                datetime. In a group that has not begun it by then it is dead as `expired`.
+            occurred_at: When it happened, an aware datetime, if that is not now.
+            type: What kind of event it is; the name of its class unless said.
+            source: Who publishes it, instead of the topic's `source`.
+            correlation_id: What it belongs to. In a running handler, that of the event at hand
+                unless said.
+            confirm: "replicated" or "disk": this returns when a Redis replica, or the disk, has it.
+            id: An id of your own; a second event with the same id is not added.
+        """
         return self.app.portal.run(self.publish(event, **options))
 
+    @explained_in_sync_code("topic.publish_many_sync(…)")
     async def publish_many(
         self, events: Iterable[E | Unpublished[E]], **options: Unpack[PublishManyKwargs]
     ) -> PublishOutcome[E]:
         """Publish events in batches, in their order, with the same options. Never fails over one of
-        them: the outcome has a result for each, and what to publish again."""
+        them: the outcome has a result for each, and what to publish again.
+
+        Args:
+            events: Events of the topic's type, or what `to_republish` of an earlier outcome has.
+            key: The key, instead of what the topic's `key` makes of the event.
+            headers: Texts by name that travel with it.
+            delay: How long from now it joins the topic: seconds or a timedelta. Nobody sees it
+                until then.
+            at: When it joins the topic: an aware datetime.
+            expires: When it is no longer handled: seconds or a timedelta from now, or an aware
+                datetime. In a group that has not begun it by then it is dead as `expired`.
+            occurred_at: When it happened, an aware datetime, if that is not now.
+            type: What kind of event it is; the name of its class unless said.
+            source: Who publishes it, instead of the topic's `source`.
+            correlation_id: What it belongs to. In a running handler, that of the event at hand
+                unless said.
+            confirm: "replicated" or "disk": this returns when a Redis replica, or the disk, has it.
+        """
         return await self._publisher.many(events, options)
 
     def publish_many_sync(
         self, events: Iterable[E | Unpublished[E]], **options: Unpack[PublishManyKwargs]
     ) -> PublishOutcome[E]:
-        """`publish_many` for code without an event loop."""
+        """`publish_many` for code without an event loop.
+
+        Args:
+            events: Events of the topic's type, or what `to_republish` of an earlier outcome has.
+            key: The key, instead of what the topic's `key` makes of the event.
+            headers: Texts by name that travel with it.
+            delay: How long from now it joins the topic: seconds or a timedelta. Nobody sees it
+                until then.
+            at: When it joins the topic: an aware datetime.
+            expires: When it is no longer handled: seconds or a timedelta from now, or an aware
+                datetime. In a group that has not begun it by then it is dead as `expired`.
+            occurred_at: When it happened, an aware datetime, if that is not now.
+            type: What kind of event it is; the name of its class unless said.
+            source: Who publishes it, instead of the topic's `source`.
+            correlation_id: What it belongs to. In a running handler, that of the event at hand
+                unless said.
+            confirm: "replicated" or "disk": this returns when a Redis replica, or the disk, has it.
+        """
         return self.app.portal.run(self.publish_many(events, **options))
 
     def prepare(self, event: E, **options: Unpack[PublishKwargs]) -> PreparedEvent:
@@ -109,10 +179,38 @@ class Topic(TopicDefinition[E]):
         **options: Unpack[SubscribeKwargs],
     ) -> SubscribeBatch[E]: ...
     def subscribe(self, group: str, **options: Any) -> Any:
-        """Have workers of this app call a function with each event, once for the whole group. A new
-        group begins with what is published from now on, or at `begin`. With `ordered`, events of
-        one key are handled one after the other. With `batch`, the function takes a list of up to
-        `batch` events; the first waits up to `max_wait` for others."""
+        """Have workers of this app call a function with each event, once for the whole group. A
+        parameter annotated `Delivery` or `Context` is filled in. With `batch`, the function takes a
+        list.
+
+        Args:
+            group: The name of the group. Each group gets each event.
+            batch: The function takes a list of up to this many events. None, the default, for one
+                event at a time.
+            max_wait: How long the first event of a batch waits for others: seconds or a timedelta;
+                0.5 unless said.
+            retry: What happens after a failure; `Retry()`, three runs in all, unless said.
+            timeout: How long one run may take: seconds or a timedelta; 300 unless said, None for no
+                limit.
+            on_timeout: What a run that takes longer means: a failed attempt ("retry", the default),
+                the end ("dead"), or another run that counts no attempt ("defer").
+            max_defers: How often a job may be deferred before it is dead; 1,000 unless said, None
+                for no limit.
+            ack: When an event is acknowledged: after the function has returned ("success", the
+                default), before it begins ("receive"), or by its `Delivery` ("manual").
+            ordered: Whether events of one key are handled one after the other; False unless said.
+            on_failure: What a dead event of an ordered group does to later ones of its key: "block"
+                them, the default, "skip" it, or "fail_key", which fails them too.
+            max_in_flight: How many events one consumer holds at a time; the worker's concurrency
+                unless said.
+            begin: Where a new group begins: "new", the default, "start", the id of an event, or a
+                time.
+            consumers: How many consumers each worker process has: a number, 1 unless said, or the
+                least and the most.
+            name: The name in logs, counters and AsyncAPI; `topic/group` unless said.
+            require_key: Whether the topic refuses events without a key, for the sake of this group;
+                False unless said.
+        """
         if callable(group):
             raise ConfigError(
                 f"topic {self.name!r}: subscribe() needs the name of a group: "
@@ -137,7 +235,15 @@ class Topic(TopicDefinition[E]):
     ) -> Subscribe[E]: ...
     def broadcast(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """Have each worker process call a function with each event that is published while it runs.
-        Nothing is kept for a process that is not running, and nothing is retried."""
+        Nothing is kept for a process that is not running, and nothing is retried.
+
+        Args:
+            function: The function, where the decorator stands without brackets.
+            timeout: How long one run may take: seconds or a timedelta; 300 unless said, None for no
+                limit.
+            max_in_flight: How many events a process handles at a time; 1 unless said.
+            name: The name in logs and counters; the function's unless said.
+        """
 
         def make(function: Callable[..., Any]) -> Subscription[..., Any]:
             name = str(options.get("name") or getattr(function, "__name__", ""))
@@ -159,7 +265,11 @@ class Topic(TopicDefinition[E]):
 
     def on_dead(self, group: str) -> OnDead[E]:
         """Have a function called with each event that this group gives up: see `OnDead`. The event
-        stays in the group's dead ones."""
+        stays in the group's dead ones.
+
+        Args:
+            group: The name of a group that is declared already.
+        """
         subscription = self.subscriptions.get(group)
         if subscription is None:
             raise ConfigError(
@@ -179,7 +289,12 @@ class Topic(TopicDefinition[E]):
 
     async def read(self, after: Place | None = None, limit: int = 100) -> list[Event[E]]:
         """Up to `limit` events of the log, from the oldest kept, after the one with this id, or
-        from this time on. Changes nothing for any group."""
+        from this time on. Changes nothing for any group.
+
+        Args:
+            after: The id of an event, or an aware datetime; the oldest kept unless said.
+            limit: How many at most.
+        """
         check_count("read(limit=)", limit)
         if after is not None:
             check_place("read(after=)", after, self.app.clock.now_ms())
@@ -194,7 +309,12 @@ class Topic(TopicDefinition[E]):
     async def rewind(self, group: str, to: Place) -> None:
         """Move a group to this place, back or forth: "start", "new", an event's id or a time.
         Events that it runs or retries, it still handles. `GroupNotFound` or `EventNotFound` if
-        there is none."""
+        there is none.
+
+        Args:
+            group: The name of the group.
+            to: "start", "new", the id of an event, or an aware datetime.
+        """
         check_topic("group name", group)
         check_place("rewind(to=)", to, self.app.clock.now_ms())
         session = await self.app.session()

@@ -48,6 +48,7 @@ class TopicDefinition(Generic[E]):
         schema["codec"] = payloads.codec
         self.options = TopicOptions(name, **given)
         self.name = name
+        """The name of the topic."""
         self.event_type = event_type
         self.schema = Schema.of(name, event_type, **schema)
         self.make_key = checked_key(f"topic {name!r}: ", make_key)

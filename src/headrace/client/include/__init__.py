@@ -1,0 +1,1 @@
+"""How a program of several modules is put together: `include=` and `Tasks`."""
