@@ -22,6 +22,11 @@ class WorkerApp(DeclaredApp, Protocol):
     """An app as a worker sees it. `Headrace` is one."""
 
     @property
+    def modules(self) -> Sequence[str]:
+        """What `include=` names."""
+        ...
+
+    @property
     def crash_limit(self) -> int: ...
 
     @property
@@ -53,6 +58,10 @@ class WorkerApp(DeclaredApp, Protocol):
 
     @property
     def sends(self) -> Sends: ...
+
+    @property
+    def running_workers(self) -> set[object]:
+        """Workers add themselves."""
 
     @property
     def scaling_strategy(self) -> ScalingStrategy | None: ...

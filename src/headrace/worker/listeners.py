@@ -7,6 +7,8 @@ import logging
 from collections.abc import Sequence
 from datetime import timedelta
 
+import msgspec
+
 from headrace.client.ends.listener import Listener, Moment, WorkerEvent
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import id_and_task
@@ -106,13 +108,22 @@ def listeners_of(app: WorkerApp, worker: str) -> Listeners | None:
     topics = app.topics.values()
     groups = {f"{topic.name}/{group}" for topic in topics for group in topic.subscriptions}
     for listener in app.listeners:
-        for name in sorted((listener.tasks or set()) - app.tasks.keys() - groups):
+        for name in sorted((listener.tasks or set()) - groups):
+            if name in app.tasks:
+                continue
             log.warning(
                 "app.on(%r, task=%r): this program declares no such task",
                 *(listener.kind, name),
                 extra={"task": name},
             )
-    return Listeners(app.listeners, worker)
+    return Listeners([_with_aliases(app, listener) for listener in app.listeners], worker)
+
+
+def _with_aliases(app: WorkerApp, listener: Listener) -> Listener:
+    if listener.tasks is None:
+        return listener
+    found = [app.tasks[name].declared.names for name in listener.tasks if name in app.tasks]
+    return msgspec.structs.replace(listener, tasks=listener.tasks.union(*found))
 
 
 def _task_of(delivery: LeasedDelivery) -> str:

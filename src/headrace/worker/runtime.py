@@ -9,15 +9,18 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from headrace.client.topic.subscription import Subscription
+from headrace.core.clock import skips_nothing
 from headrace.errors import StoreFull, StoreUnavailable
 from headrace.metrics.totals import Phase, Presence, Totals
 from headrace.worker.app import WorkerApp
+from headrace.worker.burst import BurstEnd
+from headrace.worker.clock_moves import ClockMoves
 from headrace.worker.consume.consumer_loops import ConsumerLoops, wait_briefly
 from headrace.worker.consume.heartbeat import Heartbeat
 from headrace.worker.group_services import GroupServices
 from headrace.worker.logs.stop_log import StopLog
 from headrace.worker.service import QueuePoller, Service, ended
-from headrace.worker.settings import WorkerSettings
+from headrace.worker.settings import WorkerSettings, known_names
 from headrace.worker.shared_services import SharedServices
 from headrace.worker.upkeep.dead_jobs import DeadJobReporter, reporters_of
 from headrace.worker.upkeep.flow_relay import FlowRelay
@@ -54,7 +57,7 @@ class WorkerRuntime:
         self._phase = phase
         self._hurrying = hurrying
         self._shared = SharedServices(app, settings, state, totals)
-        self.failures = self._shared.failures
+        self.failures, self.done = self._shared.failures, self._shared.done
         self.outage = self._shared.outage
         self._dead_jobs = self._make_dead_jobs()
         job_died = self._job_died if self._dead_jobs else None
@@ -82,7 +85,9 @@ class WorkerRuntime:
         self._pollers = [each for each in grouped if isinstance(each, QueuePoller)]
         if settings.upkeep:
             self._pollers += [self._flow_relay, *self._dead_jobs]
-        self._scheduler = Scheduler(app.store, app.schedules, settings.name)
+        watched_ms = app.clock.now_ms() if skips_nothing(app.clock) else None
+        self._scheduler = Scheduler(app.store, app.schedules, settings.name, watched_ms=watched_ms)
+        self._clock_moves = ClockMoves(app.clock, self._clock_moved)
         self._stop_requests = StopRequests(app.store, settings.name, stop)
         self._services: list[Service] = [
             self._shared.progress_writer,
@@ -93,6 +98,8 @@ class WorkerRuntime:
             *(each for each in grouped if each not in self._pollers),
             self._watch,
         ]
+        self.burst = BurstEnd(app.store, settings, self.loops, self._senders, lambda: stop(None))
+        self._services += [self.burst] if settings.burst else []
         self._tasks: dict[Service, asyncio.Task[None]] = {}
         if totals is not None:
             self._heartbeat.observe = totals.counting_errors(None)
@@ -101,6 +108,10 @@ class WorkerRuntime:
     async def _record_starts(self) -> None:
         if self._shared.start_recorder is not None:
             await self._shared.start_recorder.step(lambda: self.loops.running)
+
+    def _senders(self) -> list[Service]:
+        """The services that may let more jobs go."""
+        return [*self._pollers, *([self._scheduler] if self._settings.schedules else [])]
 
     def _make_dead_jobs(self) -> Sequence[DeadJobReporter]:
         if not self._settings.upkeep:
@@ -123,6 +134,7 @@ class WorkerRuntime:
             runs=lambda: self.loops.runs,
             stopping=lambda: self._phase() == "stopping",
             queue_concurrency=settings.queue_concurrency,
+            tasks=known_names(self._app),
         )
 
     def _presence(self) -> Presence:
@@ -172,6 +184,7 @@ class WorkerRuntime:
             await self._scheduler.listen()
         await self._stop_requests.listen()
         self._heartbeat.start()
+        self._clock_moves.start()
         for loop in self.loops:
             loop.start()
         for service in tuple(self._services):
@@ -201,7 +214,17 @@ class WorkerRuntime:
         finally:
             stop_log.close()
 
+    async def _clock_moved(self) -> None:
+        """A test has moved the time. What runs here has been renewed meanwhile, so it is renewed
+        before any worker looks for jobs whose lease is over."""
+        await self._heartbeat.renew_all()
+        for service in self._services:
+            service.look_now()
+        for loop in self.loops:
+            loop.look_now()
+
     async def _stop(self, ends_at: float) -> WorkerOutcome:
+        await self._clock_moves.stop()
         self._watch.close()
         self._watch.stop()
         self._groups.autoscaler.stop()
@@ -222,6 +245,7 @@ class WorkerRuntime:
         return self.loops.tally + WorkerOutcome(
             crashes=sum(service.crashes for service in self._services),
             unhandled_events=sum(handler.failed for handler in self._groups.dead_handlers.values()),
+            left=self.burst.left,
         )
 
     async def _leave(self) -> None:

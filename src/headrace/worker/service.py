@@ -43,6 +43,8 @@ class Service(ABC):
         self._pause = 0.0
         self._in_doubt = False
         self._broken = 0
+        self.has_stepped = False
+        """Whether it has done what was due when it began."""
 
     @abstractmethod
     async def step(self) -> float:
@@ -54,6 +56,10 @@ class Service(ABC):
     def wake(self) -> None:
         """Cut a rest short."""
         self._wake.set()
+
+    def look_now(self) -> None:
+        """Do the next step now: time has been moved."""
+        self.wake()
 
     def stop(self) -> None:
         self.stopping = True
@@ -71,6 +77,7 @@ class Service(ABC):
             if self._in_doubt:
                 await self.recover()
             rest = await self.step()
+            self.has_stepped = True
             self._all_well()
         except StoreError as error:
             return self._in_trouble(error)
@@ -124,6 +131,8 @@ class QueuePoller(Service):
         self._not_before = dict.fromkeys(queues, 0.0)
         self._pauses: dict[str, float] = {}
         self._handles: list[ListenerHandle] = []
+        self._asked: asyncio.Event | None = None
+        """Set at the end of the next step, if somebody waits for that."""
 
     @abstractmethod
     async def poll(self, queue: str) -> float:
@@ -157,13 +166,29 @@ class QueuePoller(Service):
     async def step(self) -> float:
         now = self._monotonic()
         due = [queue for queue, next_at in self._next_at.items() if next_at <= now]
+        asked, self._asked = self._asked, None
         await asyncio.gather(*map(self._poll_one, due))
+        if asked is not None:
+            asked.set()
         next_at = min(self._next_at.values(), default=now + POLL)
         return max(next_at - self._monotonic(), 0.0)
 
     def poll_soon(self, queue: str) -> None:
         """Poll a queue now."""
         self._notified(queue, None)
+
+    def look_now(self) -> None:
+        for queue in self._next_at:
+            self._next_at[queue] = 0.0
+        self.wake()
+
+    async def poll_now(self) -> None:
+        """Have the running service poll every queue, and return when it has."""
+        if self.stopping:
+            return
+        self._asked = done = self._asked or asyncio.Event()
+        self.look_now()
+        await done.wait()
 
     def delay(self, queue: str, seconds: float) -> None:
         """Delay notifications: some stores notify of every change, also of those that do not matter
@@ -204,6 +229,8 @@ class QueuePoller(Service):
 
     def leave_outage(self) -> None:
         super().leave_outage()
+        if self._asked is not None:
+            self._asked.set()
         for queue in self._pauses:
             self.outage.leave((self, queue))
 

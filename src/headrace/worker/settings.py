@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ import msgspec
 from headrace.client.topic.pattern_subscription import PatternSubscription, TopicSubscription
 from headrace.client.topic.subscription import Subscription
 from headrace.core import bounds
+from headrace.core.clock import Duration
 from headrace.core.job import ids
 from headrace.core.queue_names import group_source, is_log
 from headrace.core.topic.pattern import matches
@@ -61,12 +61,15 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     concurrency: int
     threads: int
     processes: int
+    max_jobs_per_process: int | None
     drain: float
     wait_for_store: float | None
     schedules: bool
     """Whether it fires the ticks of schedules."""
     upkeep: bool
     """Whether it looks after its queues too, or only runs jobs."""
+    burst: bool
+    """Whether it ends when nothing waits or runs in its queues."""
     groups: Mapping[str, GroupCapacity]
     """What the environment says of groups, by name."""
     queue_concurrency: Mapping[str, int]
@@ -111,18 +114,21 @@ def worker_settings(
     concurrency: int,
     threads: int | None,
     processes: int | None,
-    drain: float,
-    wait_for_store: float | None,
+    max_jobs_per_process: int | None,
+    drain: Duration,
+    wait_for_store: Duration | None,
     name: str | None,
-    schedules: bool,
+    schedules: bool | None,
     upkeep: bool,
+    burst: bool = False,
 ) -> WorkerSettings:
     """The checked settings of a new worker, with a name of its own."""
     known = _subscriptions(app)
     choices = _pattern_choices(app, known, queues or ())
     weights, subscriptions = _chosen(app, known, choices, queues, strict)
-    _check_process_tasks(app)
     cpus = os.cpu_count() or 1
+    if max_jobs_per_process is not None:
+        bounds.check_count("max_jobs_per_process", max_jobs_per_process)
     if wait_for_store is not None:
         wait_for_store = bounds.check_seconds("wait_for_store", wait_for_store)
     return WorkerSettings(
@@ -136,10 +142,12 @@ def worker_settings(
         concurrency=bounds.check_count("concurrency", concurrency),
         threads=bounds.check_count("threads", cpus * 4 if threads is None else threads),
         processes=bounds.check_count("processes", cpus if processes is None else processes),
+        max_jobs_per_process=max_jobs_per_process,
         drain=bounds.check_seconds("drain", drain),
         wait_for_store=wait_for_store,
-        schedules=schedules and upkeep,
+        schedules=_fires(schedules, upkeep),
         upkeep=upkeep,
+        burst=bounds.check_flag("burst", burst),
         groups=capacity_by_variable(_groups(app, known), os.environ),
         queue_concurrency={
             queue: declared.concurrency
@@ -147,6 +155,15 @@ def worker_settings(
             if queue in weights and declared.concurrency is not None
         },
     )
+
+
+def _fires(schedules: bool | None, upkeep: bool) -> bool:
+    if schedules and not upkeep:
+        raise ConfigError(
+            "a worker without upkeep fires no schedules: leave upkeep=False (--no-upkeep) or "
+            "schedules=True (--schedules) out"
+        )
+    return upkeep if schedules is None else schedules
 
 
 def _groups(app: WorkerApp, known: Mapping[str, Subscription[..., Any]]) -> set[str]:
@@ -195,7 +212,7 @@ def _chosen(
         raise ConfigError("strict=True takes queues in their order: give a list, without weights")
     if queues is None:
         if not app.tasks and not known and not app.patterns and not _has_broadcasts(app):
-            raise ConfigError("the app has no tasks, so a worker would have no queue: declare some")
+            raise ConfigError(_no_tasks(app))
         # Without tasks it could run nothing that it finds in a queue.
         return dict.fromkeys(app.queues if app.tasks else [], 1), tuple(known.values())
     if not queues:
@@ -215,6 +232,23 @@ def _chosen(
     named = [known[name] for name in groups if name in known]
     matched = [one for one in known.values() if any(choice.has(one) for choice in choices.values())]
     return weights, tuple(dict.fromkeys([*named, *matched]))
+
+
+def known_names(app: WorkerApp) -> list[str]:
+    """The names under which this app runs jobs, those from before a task was renamed too."""
+    return [name for task in app.tasks.values() for name in task.declared.names]
+
+
+def _no_tasks(app: WorkerApp) -> str:
+    if not app.modules:
+        return (
+            "the app has no tasks, so a worker would have no queue: name the modules that declare "
+            "them, Headrace(include=['shop.mail']), or give it their Tasks(), app.include(tasks)"
+        )
+    return (
+        f"the app has no tasks, so a worker would have no queue: {', '.join(app.modules)} of "
+        "include= declare none on this app; a Tasks() there needs app.include(tasks)"
+    )
 
 
 def _subscriptions(app: WorkerApp) -> dict[str, Subscription[..., Any]]:
@@ -241,18 +275,3 @@ def _check_group(name: str, weight: int, strict: bool, known: Mapping[str, objec
             f"strict=True orders queues, and {name!r} is a group, which is read by itself: let "
             "another worker serve it"
         )
-
-
-def _check_process_tasks(app: WorkerApp) -> None:
-    """Another process finds a task by the name of its function: check that it would."""
-    for task in app.tasks.values():
-        if task.declared.run_in != "process":
-            continue
-        found: Any = sys.modules.get(task.function.__module__)
-        for name in task.function.__qualname__.split("."):
-            found = getattr(found, name, None)
-        if getattr(found, "function", None) is not task.function:
-            raise ConfigError(
-                f"task {task.name!r}: run_in='process' needs the task to be "
-                f"{task.__module__}.{task.__qualname__}, so that another process finds it there"
-            )

@@ -10,6 +10,7 @@ from headrace.audit.audit import Trail, is_trail
 from headrace.client.topic.subscription import Subscription
 from headrace.core.clock import to_ms
 from headrace.core.job.delivery import LeasedDelivery
+from headrace.core.task.process_lifespan import START_TIMEOUT
 from headrace.metrics.totals import Totals
 from headrace.store.contract import Settlement, Upkeep
 from headrace.worker.app import WorkerApp
@@ -19,6 +20,7 @@ from headrace.worker.consume.settler import Counted, Settled
 from headrace.worker.consume.start_recorder import StartRecorder
 from headrace.worker.consume.success_settler import settler_of
 from headrace.worker.listeners import listeners_of
+from headrace.worker.logs.done_count import DoneCount
 from headrace.worker.logs.failure_log import FailureLog
 from headrace.worker.logs.store_outage import StoreOutage
 from headrace.worker.logs.unknown_log import UnknownLog
@@ -69,6 +71,7 @@ class SharedServices:
         self.observer = Observer(app.error_hooks)
         self.observe = self.observer.observe if app.error_hooks else None
         self.listeners = listeners_of(app, settings.name)
+        self.done = DoneCount() if settings.burst else None
         self.noticed = self.observe if totals is None else totals.counting_errors(self.observe)
         """Called with errors of services; `observe` also with those of handlers."""
         self.counted: Counted | None = None if totals is None else totals.count
@@ -78,6 +81,7 @@ class SharedServices:
         self.start_recorder = StartRecorder(self.clock.now_ms) if app.events else None
         self.failures = FailureLog(None if totals is None else totals.count_failure)
         self.outage = StoreOutage()
+        lifespan = app.process_lifespan_declared
         self.settings = RunSettings(
             settings.name,
             state,
@@ -93,15 +97,22 @@ class SharedServices:
             to_ms("unknown_task_after", app.unknown_task_after),
             UnknownLog(app.tasks, app.topics, app.last_resort),
             app.last_resort,
+            START_TIMEOUT if lifespan is None else lifespan.timeout,
             None if totals is None else totals.count_batch,
         )
         self.make_settler = settler_of(app)
         self.runners = Runners(
-            threads=settings.threads, processes=settings.processes, middleware=app.middlewares
+            threads=settings.threads,
+            processes=settings.processes,
+            max_jobs_per_process=settings.max_jobs_per_process,
+            lets_processes_leave=lifespan is not None,
+            middleware=app.middlewares,
         )
 
     def then_listeners(self, settled: Settled) -> Settled:
-        """`settled`, and then the app's listeners, if it has any."""
+        """`settled`, and then the count of a burst, and the app's listeners, if there are any."""
+        if self.done is not None:
+            settled = self.done.after(settled)
         return settled if self.listeners is None else self.listeners.after(settled)
 
     def reclaimer(self, upkeep: Upkeep, queues: Sequence[str]) -> Reclaimer:

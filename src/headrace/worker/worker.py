@@ -10,6 +10,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
+from headrace.core.wrong_use import needs_async_with, not_awaitable
 from headrace.errors import ConfigError, StoreUnavailable
 from headrace.metrics.totals import Phase, Totals
 from headrace.worker.app import WorkerApp
@@ -21,6 +22,8 @@ from headrace.worker.store_wait import StoppedWaiting, StoreWait
 from headrace.worker.worker_outcome import WorkerOutcome
 
 
+@needs_async_with("app.worker()", "in code without an event loop run `headrace worker module:app`")
+@not_awaitable("a worker cannot be awaited: write `await app.worker().run()`")
 class Worker:
     """Runs the jobs of some queues. `await worker.run()` works until `stop()`; `async with worker:`
     runs one beside other code."""
@@ -48,7 +51,12 @@ class Worker:
 
     def stop(self, drain: float | None = None) -> None:
         """Take no more jobs and let the running ones end, within `drain` seconds, or those that the
-        worker was made with; the second call cancels those."""
+        worker was made with; the second call cancels those.
+
+        Args:
+            drain: Seconds that running jobs have to end; those that the worker was made with unless
+                said.
+        """
         if self._stopping.is_set():
             self._hurrying.set()
         elif drain is not None:
@@ -61,6 +69,8 @@ class Worker:
         if self._ready.is_set():
             raise ConfigError("this worker has run already: make another with app.worker()")
         async with AsyncExitStack() as stack:
+            self.app.running_workers.add(self)
+            stack.callback(self.app.running_workers.discard, self)
             stack.enter_context(named_in_log(self.name))
             limit = self.settings.wait_for_store
             limit = self.app.max_reconnect if limit is None else limit
@@ -70,7 +80,8 @@ class Worker:
                 if not self.is_supervised:
                     self._banner.starts()
                     await wait.through(self._banner.warn_of_undeclared_queues)
-                state = await stack.enter_async_context(self._lifespan())
+                    await wait.through(self._banner.warn_of_strangers)
+                state = await stack.enter_async_context(lifespan_of(self.app))
                 runtime = self.runtime = await wait.through(partial(self._started, state))
             except StoppedWaiting:
                 self.outcome = WorkerOutcome()
@@ -131,7 +142,7 @@ class Worker:
                 cancelled = error
                 self._hurrying.set()
         self.outcome = stopping.result()
-        self._banner.ended(self.outcome, runtime.failures)
+        self._banner.ended(self.outcome, runtime.failures, runtime.done)
         if cancelled is not None:
             raise cancelled
         return self.outcome
@@ -174,12 +185,14 @@ class Worker:
         if self._running is not None:
             await self._running
 
-    @asynccontextmanager
-    async def _lifespan(self) -> AsyncIterator[Any]:
-        function = self.app.lifespan_function
-        if function is None:
-            yield None
-            return
-        takes_app = bool(inspect.signature(function).parameters)
-        async with asynccontextmanager(function)(*([self.app] if takes_app else [])) as state:
-            yield state
+
+@asynccontextmanager
+async def lifespan_of(app: WorkerApp) -> AsyncIterator[Any]:
+    """Within it, the app's lifespan has begun; gives what that yielded."""
+    function = app.lifespan_function
+    if function is None:
+        yield None
+        return
+    takes_app = bool(inspect.signature(function).parameters)
+    async with asynccontextmanager(function)(*([app] if takes_app else [])) as state:
+        yield state

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from pathlib import Path
 
 import pytest
 
@@ -163,6 +164,20 @@ async def test_the_end_of_a_worker_says_how_much_failed(app: Headrace, records: 
     assert (ended.failed_attempts, ended.dead) == (2, 1)
 
 
+async def test_the_end_of_a_burst_says_how_much_was_done(app: Headrace, records: Records) -> None:
+    @app.task(retry=Retry(1))
+    async def halve(number: int) -> int:
+        if number % 2:
+            raise ValueError
+        return number // 2
+
+    await app.enqueue_many(halve.call(number) for number in range(5))
+    await app.worker(burst=True).run()
+    (ended,) = records("INFO", " ended after ")
+    assert ended.getMessage().endswith("clean; 3 done, 2 failed attempts, 2 dead")
+    assert (ended.done, ended.dead) == (3, 2)
+
+
 async def test_the_end_of_a_worker_says_that_others_died_with_jobs_of_flows(
     app: Headrace, records: Records
 ) -> None:
@@ -201,3 +216,42 @@ async def test_a_queue_that_nobody_declared_is_a_warning(app: Headrace, records:
         "'mail'?"
     )
     assert record.queue == "mial"
+
+
+async def test_another_program_on_the_same_queue_is_noticed(
+    tmp_path: Path, records: Records
+) -> None:
+    shop, shops, bank, mill = (Headrace(f"sqlite:///{tmp_path}/jobs.db") for _ in range(4))
+
+    async def work() -> None: ...
+
+    for app, name, queue in (
+        (shop, "ship", "default"), (shops, "ship", "default"), (shops, "pay", "default"),
+        (bank, "book", "default"), (mill, "grind", "mill"),
+    ):  # fmt: skip
+        app.task(name=name, queue=queue)(work)
+    renamed = Headrace(f"sqlite:///{tmp_path}/jobs.db")
+    renamed.task(name="shop.ship", aliases=["ship"])(work)
+    async with shop.worker(), shops.worker(), renamed.worker(), mill.worker() as far:
+        assert not records("WARNING", "namespace")
+        async with bank.worker():
+            pass
+    (warned,) = records("WARNING", "namespace")
+    assert warned.other_worker != far.name
+    assert warned.queue == "default"
+    assert " reads queue 'default' in namespace 'headrace' too, and its tasks are all others (" in (
+        warned.getMessage()
+    )
+    assert warned.getMessage().endswith("with Headrace(namespace=…) or HEADRACE_NAMESPACE")
+
+
+async def test_a_worker_that_waits_for_topics_names_its_groups(records: Records) -> None:
+    app = Headrace("memory://")
+
+    @app.subscribe(["orders.*", "refunds"], "billing")
+    async def bill(event: bytes) -> None: ...
+
+    async with app.worker():
+        pass
+    (runs,) = records("INFO", " runs ")
+    assert " runs billing@orders.*,refunds (0 tasks" in runs.getMessage()

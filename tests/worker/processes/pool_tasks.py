@@ -91,9 +91,13 @@ class AwaitedPool(ProcessPool):
     """Remembers how each run ended."""
 
     def __init__(
-        self, most: int = 1, look_ahead: LookAhead | None = None, slow_after: float = 600.0
+        self,
+        most: int = 1,
+        look_ahead: LookAhead | None = None,
+        slow_after: float = 600.0,
+        max_jobs: int | None = None,
     ) -> None:
-        super().__init__(most, look_ahead or Far(), slow_after)
+        super().__init__(most, look_ahead or Far(), slow_after, max_jobs=max_jobs)
         self.settings = RunSettings("worker", None, 3, 1 << 30, _now_ms)
         self.ends: list[tuple[Run, bytes | None, BaseException | None]] = []
 

@@ -107,8 +107,13 @@ def test_what_is_not_a_function_is_refused() -> None:
     @app.task
     def fine() -> None: ...
 
-    for odd in (functools.partial(print), object(), fine):
-        with pytest.raises(ConfigError, match="goes on a function"):
+    refused = {
+        functools.partial(print): "def",
+        object(): "goes on a function",
+        fine: "a task already",
+    }
+    for odd, said in refused.items():
+        with pytest.raises(ConfigError, match=said):
             app.task(odd)  # type: ignore[call-overload]
 
 

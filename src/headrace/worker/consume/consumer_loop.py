@@ -46,6 +46,8 @@ class ConsumerLoop:
     run, if that is the same for all of them. `scope`, if given, is the scope of all
     of its errors."""
 
+    new_reader = QueueReader
+
     def __init__(
         self,
         name: str,
@@ -119,7 +121,7 @@ class ConsumerLoop:
     def _make_reader(self) -> QueueReader:
         shared = self._shared
         reclaimer = shared.reclaimer(self.upkeep, self.queues) if self.upkeep else None
-        return QueueReader(
+        return self.new_reader(
             self.consumer,
             reclaimer,
             self._settler,
@@ -152,6 +154,10 @@ class ConsumerLoop:
         """Its running jobs, also each one of a batch; from any thread."""
         # Copied in one go: the loop's thread changes the set meanwhile.
         return [member for run in tuple(self._executor.in_flight.running) for member in run.members]
+
+    def look_now(self) -> None:
+        """Look for abandoned jobs now: time has been moved."""
+        self._reader.look_now()
 
     def lose(self, deliveries: Sequence[LeasedDelivery]) -> None:
         """End the runs of deliveries that belong to this loop."""

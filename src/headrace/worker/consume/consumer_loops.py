@@ -46,6 +46,8 @@ class ConsumerLoops:
     Those of subscriptions come and go. `died` is called with the queue of a group in which an event
     went dead, `job_died`, if given, with that of a job."""
 
+    new_loop = ConsumerLoop
+
     def __init__(
         self,
         settings: WorkerSettings,
@@ -109,6 +111,10 @@ class ConsumerLoops:
 
     # Those of subscriptions
 
+    @property
+    def of_groups(self) -> list[ConsumerLoop]:
+        return list(self._groups)
+
     def of(self, subscription: Subscription[..., Any]) -> list[ConsumerLoop]:
         return [loop for loop, one in self._groups.items() if one is subscription]
 
@@ -161,7 +167,7 @@ class ConsumerLoops:
         auditing = self._shared.auditing()
         # A job is in hand until it is recorded, also one that is refused before it begins.
         most = HELD if auditing is None else 0
-        return ConsumerLoop(
+        return self.new_loop(
             "jobs",
             self._shared,
             consumer,
@@ -183,7 +189,7 @@ class ConsumerLoops:
         died = partial(self._died, subscription)
         slots = Slots(self._settings.slots_of(subscription))
         has_handler = subscription.dead_handler is not None
-        loop = ConsumerLoop(
+        loop = self.new_loop(
             f"{subscription.name}-{number}",
             self._shared,
             consumer,
@@ -204,7 +210,7 @@ class ConsumerLoops:
         tail = Tail(self._shared.app.store, self._settings.name, subscription.queues)
         # One at a time, unless the declaration allows more.
         slots = Slots(subscription.wants.max_in_flight or 1)
-        loop = ConsumerLoop(
+        loop = self.new_loop(
             subscription.name,
             self._shared,
             tail,

@@ -111,6 +111,12 @@ class Heartbeat:
             if trouble is not None:
                 raise trouble
 
+    async def renew_all(self) -> None:
+        """Renew all leases, from the worker's own loop; also of what is on its way here."""
+        for consumer, _ in self._leases():
+            if owned := await consumer.recover(()):
+                await self._renew(consumer, owned)
+
     async def _renew(self, consumer: Consumer, due: Sequence[LeasedDelivery]) -> None:
         now = time.monotonic()
         lost = await consumer.renew(due)

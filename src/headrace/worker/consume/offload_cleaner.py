@@ -72,9 +72,10 @@ class OffloadCleaner:
 def cleaner_of(tasks: Mapping[str, Task[..., Any]], settled: Settled) -> OffloadCleaner:
     """A cleaner of the payloads that these tasks have outside of the store."""
     found = {
-        task.name.encode(): task.offload
+        name.encode(): task.offload
         for task in tasks.values()
         if not isinstance(task, Subscription)
         if task.offload is not None and task.offload.delete is not None
+        for name in task.declared.names
     }
     return OffloadCleaner(found, settled)

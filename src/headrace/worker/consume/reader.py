@@ -79,6 +79,7 @@ class QueueReader(Service):
         self._slots = places.slots
         self._held = held
         self._start = start
+        self._waking: asyncio.Future[None] | None = None
 
     async def step(self) -> float:
         await self._places.wait()
@@ -95,6 +96,11 @@ class QueueReader(Service):
         if self._places.room() > 0 and not self.stopping:
             await self._read()
         return 0.0
+
+    def look_now(self) -> None:
+        if self._reclaimer is not None:
+            self._reclaimer.look_now()
+        self._waking = asyncio.ensure_future(self._unblock())
 
     async def _read(self) -> None:
         """Read; while there is plenty, ask for the next ones before these are handed over, so that

@@ -67,12 +67,17 @@ class Reclaimer:
         self._redelivered = redelivered
         self._taken_over = taken_over
         self._next_at = 0.0
+        self._looks_again = False
         self._trouble = ""
 
     @property
     def due_in(self) -> float:
         """Seconds until the next look."""
         return max(self._next_at - time.monotonic(), 0.001)
+
+    def look_now(self) -> None:
+        """Look at the next two steps: a store whose time has leapt gives nothing at the first."""
+        self._next_at, self._looks_again = 0.0, True
 
     async def step(self, room: int, capacity: Capacity | None = None) -> list[LeasedDelivery]:
         """Up to `room` abandoned jobs, and of each runner what `capacity` says; none if it is not
@@ -87,6 +92,8 @@ class Reclaimer:
                     found += await self._reclaimed(queue, room - len(found), free, capacity)
         free = mine and not self._last_chance.is_among(found)
         self._next_at = time.monotonic() + self._rest(len(found) >= room, free)
+        if self._looks_again:
+            self._next_at, self._looks_again = 0.0, False
         for queue, count in report_taken(found).items():
             if self._redelivered is not None:
                 self._redelivered(queue, count)

@@ -92,7 +92,12 @@ class SuccessSettler(Settler):
 def settler_of(app: WorkerApp) -> Callable[..., Settler]:
     """Makes the settlers of a worker: plain ones if no task of the app has an `on_success`."""
     tasks = app.tasks.values()
-    handlers = {task.name.encode(): task.on_success for task in tasks if task.on_success}
+    handlers = {
+        name.encode(): task.on_success
+        for task in tasks
+        if task.on_success
+        for name in task.declared.names
+    }
     if not handlers:
         return Settler
     # Without the app's bounds of queues: in a queue that is full, jobs that have run could not end.

@@ -30,6 +30,14 @@ class Tail:
         self._found: list[LeasedDelivery] = []
         self._interrupted = asyncio.Event()
 
+    async def go_on_from(self, cursors: dict[str, str]) -> None:
+        """Begin where `cursors` say, at the start of logs that are not in it, and keep them up to
+        date: for one that is run by hand, again and again."""
+        self._cursors = cursors
+        for log in self._logs:
+            if log not in cursors:
+                cursors[log] = await self._store.position(log, Position("start"))
+
     async def take_place(self) -> None:
         """Begin at the end of each log in which it has no place yet."""
         for log in self._logs:
@@ -47,7 +55,7 @@ class Tail:
                 await asyncio.wait_for(self._interrupted.wait(), wait)
             return []
         if not self._found and not self._interrupted.is_set():
-            await self._read(wait)
+            await (self._read(wait) if wait > 0 else self._read_now())
         taken, self._found = self._found[:limit], self._found[limit:]
         return taken
 
@@ -82,6 +90,10 @@ class Tail:
             interrupted.cancel()
         for log in [log for log, read in self._reads.items() if read.done()]:
             self._take(log, self._reads.pop(log).result())
+
+    async def _read_now(self) -> None:
+        for log in self._logs:
+            self._take(log, await self._store.read(log, self._cursors[log], _PAGE, 0.0))
 
     def _take(self, log: str, events: Sequence[LoggedEvent]) -> None:
         for event in events:

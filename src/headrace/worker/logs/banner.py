@@ -9,10 +9,12 @@ from collections.abc import Mapping
 
 from headrace.core.display import length_text, meant, plural
 from headrace.core.version import VERSION
+from headrace.core.workers import WORKERS, KnownTasks, decode_record
 from headrace.worker.app import WorkerApp
 from headrace.worker.group_variables import strange_variables
+from headrace.worker.logs.done_count import DoneCount
 from headrace.worker.logs.failure_log import FailureLog
-from headrace.worker.settings import WorkerSettings
+from headrace.worker.settings import WorkerSettings, known_names
 from headrace.worker.worker_outcome import WorkerOutcome
 
 log = logging.getLogger("headrace.worker")
@@ -73,6 +75,23 @@ class Banner:
                     extra={"queue": name},
                 )
 
+    async def warn_of_strangers(self) -> None:
+        """Two programs that read one queue take each other's jobs, and know none of them."""
+        own = KnownTasks.of(known_names(self._app))
+        records = map(decode_record, (await self._app.store.kv_all(WORKERS)).values())
+        for record in filter(None, records):
+            shared = [name for name in self._settings.queues if name in record.queues]
+            if shared and own.has_none_of(record.tasks):
+                log.warning(
+                    "worker %s on %s reads queue %r in namespace %r too, and its tasks are all "
+                    "others (%s): if it is another program, give each its own, with "
+                    "Headrace(namespace=…) or HEADRACE_NAMESPACE",
+                    *(record.name, record.host, shared[0], self._app.namespace),
+                    ", ".join(record.tasks.some),
+                    extra={"other_worker": record.name, "queue": shared[0]},
+                )
+                return
+
     def runs(self, *, brief: bool = False) -> None:
         """Once it takes jobs; `brief` if a supervisor has said the rest."""
         name = self._settings.name
@@ -95,7 +114,8 @@ class Banner:
             plural(threads, "thread"),
             plural(processes, "process", "processes"),
         )
-        return f"{settings} ({', '.join(said)}) with {', '.join(room)}", {
+        works_on = str(settings) or self._awaited_groups()
+        return f"{works_on} ({', '.join(said)}) with {', '.join(room)}", {
             "queues": [*settings.queues, *settings.group_queues],
             **counts,
             "slots": slots,
@@ -103,17 +123,25 @@ class Banner:
             "processes": processes,
         }
 
-    def ended(self, outcome: WorkerOutcome, failures: FailureLog | None) -> None:
+    def _awaited_groups(self) -> str:
+        """The groups of topics that are still to come, for a worker that has nothing else."""
+        groups = (f"{one.wants.group}@{one.topic.name}" for one in self._app.patterns)
+        return ", ".join(groups) or "broadcasts"
+
+    def ended(
+        self, outcome: WorkerOutcome, failures: FailureLog | None, done: DoneCount | None = None
+    ) -> None:
         took = time.monotonic() - self._began
         attempts, deaths = (failures.attempts, failures.deaths) if failures else (0, 0)
         others = failures.in_store.count if failures else 0
         log.log(
             logging.WARNING if outcome.exit_code else logging.INFO,
-            "worker %s ended after %s: %s; %s, %s dead%s",
+            "worker %s ended after %s: %s; %s%s, %s dead%s",
             *(
                 self._settings.name,
                 length_text(took),
                 outcome,
+                f"{done.count:,} done, " if done else "",
                 plural(attempts, "failed attempt"),
                 f"{deaths + others:,}",
                 f", {others:,} of them with another" if others else "",
@@ -124,5 +152,6 @@ class Banner:
                 "failed_attempts": attempts,
                 "dead": deaths + others,
                 "dead_with_another": others,
+                **({"done": done.count} if done else {}),
             },
         )

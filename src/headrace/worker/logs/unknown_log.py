@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from headrace.core.clock import to_datetime
 from headrace.core.display import utc_text
 from headrace.core.job.delivery import LeasedDelivery
-from headrace.core.job.envelope import Envelope
 from headrace.core.job.state import Reason
 from headrace.core.job.unknown import NotKnownHere
 
@@ -21,6 +20,10 @@ log = logging.getLogger("headrace.worker")
 
 _EVERY = 60.0
 _KINDS = 50
+_ADVICE = (
+    "; if it should know the task, name its module in Headrace(include=[…]), or pass its Tasks() "
+    "to app.include()"
+)
 
 
 class _Topic(Protocol):
@@ -47,12 +50,10 @@ class UnknownLog:
         self._said: dict[str, float] = {}
         self._unsaid: dict[str, int] = {}
 
-    def met(
-        self, envelope: Envelope, delivery: LeasedDelivery, error: NotKnownHere, dead_ms: int
-    ) -> None:
+    def met(self, task: str, delivery: LeasedDelivery, error: NotKnownHere, dead_ms: int) -> None:
         """A job was met, and goes back; at `dead_ms` it is dead, or goes to the fallback, if none
-        knows it by then."""
-        kind, now = envelope.task, time.monotonic()
+        knows it by then. The task of one in a newer format is empty."""
+        kind, now = task, time.monotonic()
         if kind not in self._said and len(self._said) >= _KINDS:
             kind = ""
         if now < self._said.get(kind, 0.0):
@@ -61,21 +62,27 @@ class UnknownLog:
         self._said[kind] = now + _EVERY
         unsaid = self._unsaid.pop(kind, 0)
         log.warning(
-            "%s goes back for other workers, and %s if none knows it until %s: %s; it has imported "
-            "%s%s",
-            f"{envelope.task} {delivery.id_text}",
+            "%s goes back for other workers, and %s if none knows it until %s: %s%s%s",
+            f"{task or 'job'} {delivery.id_text}",
             self._fate(error.reason),
             utc_text(to_datetime(dead_ms)),
             error,
-            ", ".join(self._modules()) or "no module with tasks",
+            self._causes(error.reason),
             f"; {unsaid:,} more went back since the last warning" if unsaid else "",
-            extra={**delivery.fields, "task": envelope.task, "reason": str(error.reason)},
+            extra={**delivery.fields, "task": task, "reason": str(error.reason)},
         )
 
     def _fate(self, reason: Reason) -> str:
         if reason is Reason.UNKNOWN_TASK and self._fallback is not None:
             return f"goes to the fallback {self._fallback!r}"
         return f"is dead ({reason})"
+
+    def _causes(self, reason: Reason) -> str:
+        if reason is Reason.NEWER_FORMAT:
+            return ""
+        imported = ", ".join(self._modules()) or "no module with tasks"
+        advice = _ADVICE if reason is Reason.UNKNOWN_TASK else ""
+        return f"; it has imported {imported}{advice}"
 
     def _modules(self) -> list[str]:
         """The modules that declare what this worker runs."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 
-from headrace.worker.processes.held_runs import STARTING
 from headrace.worker.processes.process_pool import ProcessPool
 from headrace.worker.processes.task_process import TaskProcess
 from headrace.worker.run.run import Run
@@ -32,7 +31,8 @@ class _AwaitedRun:
     async def result(self, process: TaskProcess | None) -> bytes:
         if self._run.started:
             # Middleware has begun; the process may have to start first.
-            self._run.start_clock_at(time.monotonic(), STARTING)
+            patience = self._run.settings.process_start_timeout
+            self._run.start_clock_at(time.monotonic(), patience)
         self._pool.submit(self._run, self._done, process)
         while True:
             try:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-import runpy
 import signal
 import socket
 import sys
@@ -12,8 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import PurePath
-from types import FrameType, SimpleNamespace
+from types import FrameType
 from typing import Any
 
 from headrace.client.context import NULL_REPORTER, Context, RunReporter, running
@@ -22,13 +19,15 @@ from headrace.client.task import Task
 from headrace.core.job.failure import Unfit, describe, expired
 from headrace.core.job.retry import names_of
 from headrace.core.job.state import Reason
-from headrace.core.task.signature import Misfit
+from headrace.core.misfit import Misfit
 from headrace.errors import Defer, Reject, RetryLater, TaskCancelled
 from headrace.worker.processes.bell import BellRope
 from headrace.worker.processes.child_channel import ChildChannel
 from headrace.worker.processes.child_lifetime import die_with
+from headrace.worker.processes.found_tasks import find_task
 from headrace.worker.processes.messages import RunDone, RunReply, RunRequest
 from headrace.worker.processes.process_reporter import ProcessReporter
+from headrace.worker.processes.process_states import ProcessStates
 from headrace.worker.processes.start_tokens import EntryMark, TakenTokens
 from headrace.worker.run.results import encoded_result
 from headrace.worker.threads.thread_function import finished
@@ -99,7 +98,8 @@ def main() -> None:
             channel.send_result(reply)
         channel.rest()
     except EOFError:
-        return
+        pass
+    _states.close()
 
 
 def _next(tokens: TakenTokens, channel: ChildChannel) -> int:
@@ -121,6 +121,7 @@ class ChildRun:
     is called with its number and the time right before its function is entered."""
 
     _context: Context | None = None
+    _state: Any = None
     _started = 0.0
     """When its function was entered or, before that, when all was there to find it."""
 
@@ -137,14 +138,12 @@ class ChildRun:
 
     def reply(self) -> RunDone | RunReply:
         """Run the job. An exception becomes a reply too."""
-        began = time.monotonic()
-        known = (self._request.module, self._request.qualname) in _tasks
+        began, request = time.monotonic(), self._request
         try:
-            self._task = _find(self._request.module, self._request.qualname)
-            if not known:
-                # An import is no sign of how long runs take.
-                began = time.monotonic()
-            self._started = began
+            self._task = find_task(request.module, request.qualname, request.included_by)
+            self._state = _states.of(self._task.app)
+            # An import, or a set-up, is no sign of how long runs take.
+            self._started = began = time.monotonic()
             data = self._result()
         except BaseException as error:
             reply = _reply(error)
@@ -194,6 +193,7 @@ class ChildRun:
                 request.attempt,
                 request.worker,
                 request.fence,
+                self._state,
                 ends_at=self._started + request.timeout if request.timeout else None,
                 headers=request.headers,
                 reporter=self._reporter,
@@ -227,33 +227,7 @@ def _failure(error: BaseException) -> RunReply:
         return _failure(RuntimeError(f"the task raised {named}"))
 
 
-_tasks: dict[tuple[str, str], Task[..., Any]] = {}
-"""The tasks that were found before, by the names of their functions."""
-
-
-def _find(module: str, qualname: str) -> Task[..., Any]:
-    """The task by the name of its function. A script is run once, under the name by which others
-    would import it, so that its guarded part stays quiet."""
-    if known := _tasks.get((module, qualname)):
-        return known
-    if module.endswith(".py"):
-        found: Any = _scripts.get(module) or _run_script(module)
-    else:
-        found = importlib.import_module(module)
-    for name in qualname.split("."):
-        found = getattr(found, name)
-    if not isinstance(found, Task):
-        raise TypeError(f"{module}.{qualname} is not a task")
-    _tasks[module, qualname] = found
-    return found
-
-
-_scripts: dict[str, SimpleNamespace] = {}
-
-
-def _run_script(path: str) -> SimpleNamespace:
-    _scripts[path] = SimpleNamespace(**runpy.run_path(path, run_name=PurePath(path).stem))
-    return _scripts[path]
+_states = ProcessStates()
 
 
 if __name__ == "__main__":

@@ -10,8 +10,6 @@ from headrace.worker.processes.messages import RunRequests, request
 from headrace.worker.processes.start_tokens import EntryMark, StartTokens, after
 from headrace.worker.run.run import Run
 
-STARTING = 60.0
-"""Seconds for an interpreter to start and to import the app, which is not the function's time."""
 # More than this waits in the worker: what is taken back stays in the process for a while.
 _MOST_BYTES_AHEAD = 1 << 18
 
@@ -119,7 +117,7 @@ class HeldRuns:
             if head.run.started != at:
                 head.run.start_clock_at(at)
         elif not head.run.started and self.has_begun:
-            head.run.start_clock_at(time.monotonic(), STARTING)
+            head.run.start_clock_at(time.monotonic(), head.run.settings.process_start_timeout)
 
     def taken(self, now: float) -> float:
         """Seconds since the run at hand was seen to begin; 0 if none was."""
@@ -134,8 +132,11 @@ class HeldRuns:
         self._bytes -= submission.size
         submission.holder = submission.run.process = None
 
+    def end_all(self) -> None:
+        """Let the process leave when it looks for the next run: it gets no more."""
+        self.tokens.end()
+
     def close(self) -> None:
-        """Let the process leave when it looks for the next run."""
         self._unsent = []
         self.tokens.close()
         self.mark.close()

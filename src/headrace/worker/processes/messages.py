@@ -44,6 +44,8 @@ class RunRequest(msgspec.Struct, array_like=True):
     """The content type of the payload."""
     is_passed_on: bool = False
     """Whether other jobs take its result."""
+    included_by: tuple[str, ...] = ()
+    """Modules that make it a task of its app, if its own does not."""
 
 
 class RunRequests(msgspec.Struct, array_like=True, tag="runs"):
@@ -131,6 +133,7 @@ def request(run: Run, number: int) -> RunRequest:
         0.0 if expires_ms is None else _by_monotonic_clock(expires_ms - run.settings.now_ms()),
         envelope.overrides.content if run.changed is None else run.task.signature.content,
         is_passed_on(run),
+        tuple(map(_importable, run.task.included_by)),
     )
 
 

@@ -24,12 +24,21 @@ _Reservation = asyncio.Future[TaskProcess]
 class ProcessPool:
     """Up to `most` processes, started when needed and used again. Each has one run and, while runs
     are short, some more that begin soon. `submit` does not wait, and calls back: a run needs no
-    asyncio task of its own."""
+    asyncio task of its own. A process is replaced after `max_jobs` runs. With `lets_leave`,
+    processes with nothing to do may clean up when the pool is closed."""
 
     def __init__(
-        self, most: int, look_ahead: LookAhead | None = None, slow_after: float = AHEAD
+        self,
+        most: int,
+        look_ahead: LookAhead | None = None,
+        slow_after: float = AHEAD,
+        *,
+        max_jobs: int | None = None,
+        lets_leave: bool = False,
     ) -> None:
         self._most = most
+        self._max_jobs = max_jobs
+        self._lets_leave = lets_leave
         self._slow_after = slow_after
         self._loop = asyncio.get_running_loop()
         self._processes: list[TaskProcess] = []
@@ -55,7 +64,7 @@ class ProcessPool:
         free = self._most - len(self._processes) - len(self._waiting)
         for process in self._processes:
             if process.open:
-                free += max((places if process.can_start else 1) - len(process.runs), 0)
+                free += process.room(places if process.can_start else 1)
         return max(free, 0)
 
     def when_freed(self, freed: Callable[[], None]) -> None:
@@ -131,10 +140,15 @@ class ProcessPool:
             self.refill()
 
     async def close(self) -> None:
-        """Kill all processes; nothing that they ran ends any more."""
+        """End all processes; nothing that they ran ends any more."""
         self._closed = True
-        for process in tuple(self._processes):
-            process.kill()
+        ending = tuple(self._processes)
+        for process in ending:
+            if self._lets_leave and not process.runs:
+                process.leave()
+            else:
+                process.kill()
+        for process in ending:
             await process.gone.wait()
 
     # For the processes
@@ -193,16 +207,17 @@ class ProcessPool:
 
     def _place_for(self, first: Submission | _Reservation) -> TaskProcess | None:
         """The process with least to do, if it has room."""
-        best, least = None, self._places()
+        best, least = None, (places := self._places())
         for process in self._processes:
             load = len(process.runs)
             # Nothing waits for a process to start, or to import the app, but its first run.
-            if load < least and process.open and (process.can_start or not load):
+            is_ready = process.open and (process.can_start or not load)
+            if load < least and is_ready and process.room(places):
                 best, least = process, load
         if best is not None and not least:
             return best
         if len(self._processes) < self._most:
-            process = TaskProcess(self)
+            process = TaskProcess(self, self._max_jobs)
             self._processes.append(process)
             return process
         if best is None or not isinstance(first, Submission) or not best.runs.has_room_for(first):
@@ -226,7 +241,7 @@ class ProcessPool:
                 if not _movable(busiest):
                     return
                 unbegun = busiest.runs.take_back()
-                half = (len(unbegun) + 1) // 2
+                half = min((len(unbegun) + 1) // 2, idle.room(len(unbegun)))
                 busiest.runs.put_back(unbegun[half:])
                 for submission in unbegun[:half]:
                     idle.runs.give(submission)

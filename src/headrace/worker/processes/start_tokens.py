@@ -27,6 +27,7 @@ class StartTokens:
 
     def __init__(self) -> None:
         self.reader, self._writer = os.pipe()
+        self._ended = False
         # For both ends of the reader: the worker must not wait, and the process polls.
         os.set_blocking(self.reader, False)
         os.set_blocking(self._writer, False)
@@ -49,9 +50,14 @@ class StartTokens:
         answer = fcntl.ioctl(self.reader, termios.FIONREAD, bytes(4))
         return int.from_bytes(answer, sys.byteorder) // _SIZE
 
+    def end(self) -> None:
+        """The process leaves when it has taken all tokens, and looks for the next."""
+        if not self._ended:
+            self._ended = True
+            os.close(self._writer)
+
     def close(self) -> None:
-        """The process leaves when it looks for the next token."""
-        os.close(self._writer)
+        self.end()
         os.close(self.reader)
 
 

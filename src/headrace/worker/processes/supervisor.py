@@ -52,7 +52,8 @@ class Supervisor:
     ends unasked is replaced, as a `Breaker` allows. A surplus one, the idlest first, is asked to
     stop, and awaited. If the first ones end at once with the exit code for wrong use, all is
     stopped; later that is a trouble like others, such as a store that is away while one process is
-    replaced."""
+    replaced. With `burst`, one that ends by itself has found nothing more to do: it is not
+    replaced, and when all have ended, so has this."""
 
     def __init__(
         self,
@@ -61,6 +62,7 @@ class Supervisor:
         *,
         gauge: Readings | None = None,
         strategy: OwnStrategy | None = None,
+        burst: bool = False,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.scaler = Scaler(scaling, strategy, name="worker processes")
@@ -71,6 +73,7 @@ class Supervisor:
         # All there ever were: the record of one that was killed is there for a while.
         self._pids: set[int] = set()
         self._start = start
+        self._burst = burst
         self._monotonic = monotonic
         self._host = socket.gethostname()
         self._proven = False
@@ -204,7 +207,7 @@ class Supervisor:
         log.info("worker process %d started", seat.process.pid, extra={"pid": seat.process.pid})
 
     def _note_ends(self) -> None:
-        for seat in self._seats:
+        for seat in tuple(self._seats):
             code = seat.process.poll() if seat.process else None
             if seat.process is not None and code is not None:
                 self._note_end(seat, seat.process.pid, code)
@@ -220,6 +223,10 @@ class Supervisor:
         seat.process = None
         if self.stopping:
             self._note_asked_end(pid, code)
+        elif self._burst and code in (0, 1):
+            self._note_asked_end(pid, code)
+            self._seats.remove(seat)
+            self.stopping = not self._seats
         elif code == _WRONG_USE and not self._proven:
             self._codes.append(code)
             log.error(

@@ -6,12 +6,12 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from headrace.client.context import RunReporter
 from headrace.errors import ProcessDied
-from headrace.worker.processes.held_runs import STARTING, HeldRuns, Submission
+from headrace.worker.processes.held_runs import HeldRuns, Submission
 from headrace.worker.processes.messages import (
     OnceReply,
     OnceRequest,
@@ -23,6 +23,11 @@ from headrace.worker.processes.messages import (
 )
 from headrace.worker.processes.process_reporter import answer, pass_on
 from headrace.worker.processes.worker_channel import Garbled, Message, WorkerChannel
+
+# For an interpreter to start; then the process looks for its first run, and imports the app.
+_STARTING = 60.0
+# For a process that has nothing to do to clean up and end.
+_LEAVING = 5.0
 
 
 class ProcessOwner(Protocol):
@@ -49,10 +54,13 @@ class ProcessOwner(Protocol):
 
 class TaskProcess:
     """One child. It runs what it is given in order, one at a time. It leaves by itself when its end
-    is closed, and dies with its parent."""
+    is closed, and dies with its parent. With `max_jobs`, it leaves after that many runs."""
 
-    def __init__(self, owner: ProcessOwner) -> None:
+    def __init__(self, owner: ProcessOwner, max_jobs: int | None = None) -> None:
         self._owner = owner
+        self._left = max_jobs
+        """How many more runs may end here."""
+        self._leaving = False
         self._loop = asyncio.get_running_loop()
         self.runs = HeldRuns(self._send)
         try:
@@ -64,7 +72,7 @@ class TaskProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._trouble: BaseException | None = None
         self._killed = False
-        self._starting: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.usable = True
         """Whether it may be given more."""
@@ -81,6 +89,12 @@ class TaskProcess:
     def open(self) -> bool:
         """Whether it may be given any run."""
         return self.usable and not self.reserved and not self.slow
+
+    def room(self, most: int) -> int:
+        """How many more runs it may be given, if it may have `most` at a time."""
+        if self._left is not None:
+            most = min(most, self._left)
+        return max(most - len(self.runs), 0)
 
     def look(self) -> None:
         """Take what it has said, and start the clock of the run that has begun."""
@@ -102,8 +116,10 @@ class TaskProcess:
                 self._ask(message)
         if garbled is not None:
             self._trouble = ProcessDied(f"{garbled}; it was killed")
-        if garbled is not None or not (self.usable or self.runs):
+        if garbled is not None or not (self.usable or self._leaving or self.runs):
             self.kill()
+        elif self._left == 0 and self.usable:
+            self.leave()
         self._owner.refill()
         self._owner.freed()
 
@@ -112,6 +128,8 @@ class TaskProcess:
         submission = self.runs.end(message.number)
         if submission is None:
             return
+        if self._left is not None:
+            self._left -= 1
         run = submission.run
         run.started = message.started
         run.ended = message.started + message.took
@@ -138,6 +156,13 @@ class TaskProcess:
             self._send(reply)
 
     # Its life
+
+    def leave(self) -> None:
+        """Have a process that has nothing to do clean up and end; it is killed if it takes too
+        long."""
+        self.usable, self._leaving = False, True
+        self.runs.end_all()
+        self._set_timer(_LEAVING, self.kill)
 
     def terminate(self) -> None:
         """Have the function at hand end at once, with its `finally` blocks; what has not begun goes
@@ -193,8 +218,14 @@ class TaskProcess:
             bell.give_away()
         if self._killed:
             process.kill()
-        self._starting = self._loop.call_later(STARTING, self._check_start)
+        if self._timer is None:
+            self._set_timer(_STARTING, self._check_start)
         return process
+
+    def _set_timer(self, seconds: float, then: Callable[[], None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(seconds, then)
 
     def _check_start(self) -> None:
         """End a process that hangs before it looks for a run."""
@@ -214,8 +245,8 @@ class TaskProcess:
         for submission in tuple(self.runs):
             self.runs.let_go(submission)
             self._owner.end(submission, None, self._trouble or trouble)
-        if self._starting is not None:
-            self._starting.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         self._channel.close()
         self.runs.close()
         self.gone.set()

@@ -12,6 +12,7 @@ from headrace.core.job.failure import GateClosed, Unfit, describe
 from headrace.core.job.history import NO_HISTORY
 from headrace.core.job.retry import RemoteError, names_of
 from headrace.core.job.state import Reason
+from headrace.core.wrong_use import kind_of
 from headrace.errors import BatchError, TaskControl
 from headrace.worker.run.run import Run
 from headrace.worker.run.slots import Slots
@@ -200,7 +201,7 @@ def values_of(batch: BatchRun, value: Any) -> Sequence[Any]:
     if value is None:
         return [None] * count
     if not isinstance(value, list):
-        raise _wrong(batch, f"a {type(value).__name__}")
+        raise _wrong(batch, kind_of(value))
     items = list(value)
     if len(items) != count:
         raise _wrong(batch, f"a list of {len(items)} for {count} jobs")
@@ -223,7 +224,9 @@ def errors_of(batch: BatchRun, error: BaseException) -> Sequence[Any]:
     if isinstance(error, Exception) and not isinstance(error, (Unfit, GateClosed, TaskControl)):
         # Described once, not for each job.
         _, text, trace = describe(error)
-        error = RemoteError(names_of(error), text, trace)
+        remote = RemoteError(names_of(error), text, trace)
+        remote.__cause__ = error
+        error = remote
     return [error] * count
 
 

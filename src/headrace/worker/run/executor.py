@@ -43,6 +43,9 @@ class Executor:
     it writes nothing. A job's slot is free when its function has ended, an event's when its outcome
     is written; the policy says so. A thread that does not end keeps its slot after the outcome."""
 
+    new_run: type[Run] = Run
+    new_outcomes: type[Outcomes] = Outcomes
+
     def __init__(
         self,
         tasks: Mapping[str, Task[..., Any]],
@@ -56,19 +59,16 @@ class Executor:
         observe: Observe | None = None,
         ready_ms: Callable[[LeasedDelivery], int] | None = None,
     ) -> None:
-        self._settings = settings
-        self._policy = policy
-        self._auditing = auditing
+        self._settings, self._policy, self._auditing = settings, policy, auditing
         self._runners = runners
         self._count_start = partial(admitter.count_start, refuse=self._refuse)
         self._intake = Intake(tasks, settings, unpack_all=runners.wrapped)
-        self._outcomes = Outcomes(settings, observe, kept=policy.kept, ready_ms=ready_ms)
+        self._outcomes = self.new_outcomes(settings, observe, kept=policy.kept, ready_ms=ready_ms)
         if auditing is not None:
             auditing.attach(self._outcomes.of_error)
         self._forks = forks()
         self._loop = asyncio.get_running_loop()
-        self._watching = False
-        self._ahead_ms = 0.0
+        self._watching, self._ahead_ms = False, 0.0
         # Without all that needs the loop before or after the function.
         self._direct = not (runners.wrapped or auditing or policy.manual)
         self.in_flight = InFlight(slots, self._steps, self._start_directly, policy.delivery_slots)
@@ -84,7 +84,7 @@ class Executor:
     def start(self, delivery: LeasedDelivery, loaded: Run | None = None) -> None:
         """The steps before a run begins. It begins when it has a slot, alone or in a batch: the
         next step is `_steps`."""
-        run = loaded or Run(delivery, self._settings)
+        run = loaded or self.new_run(delivery, self._settings)
         try:
             if loaded is None and not self._intake.decode(run):
                 self.in_flight.finish(self._intake.load(run, self.start, self._turn_back))

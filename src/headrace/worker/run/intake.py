@@ -72,10 +72,14 @@ class Intake:
             raise self._oversize(f"it has {len(delivery.envelope):,} bytes in all")
         try:
             run.envelope = decode_envelope(delivery.envelope)
-        except (NewerFormat, Malformed) as error:
+        except Malformed as error:
             delivery.identify()
-            newer = isinstance(error, NewerFormat)
-            raise Unfit(Reason.NEWER_FORMAT if newer else Reason.MALFORMED, str(error)) from None
+            raise Unfit(Reason.MALFORMED, str(error)) from None
+        except NewerFormat as error:
+            delivery.identify()
+            if delivery.history:
+                run.history = decode_history(delivery.history)
+            raise NotKnownHere(Reason.NEWER_FORMAT, str(error)) from None
         delivery.job_id = run.envelope.job_id
         if len(run.envelope.payload) > self._max_payload:
             raise self._oversize(f"its data takes {len(run.envelope.payload):,} bytes")
@@ -122,18 +126,20 @@ class Intake:
 
     def resolve(self, run: Run) -> None:
         envelope = run.envelope
-        task = self._tasks.get(envelope.task)
-        if task is None:
+        task: Task[..., Any]
+        try:
+            task = self._tasks[envelope.task]
+        except KeyError:
             task = self._resolve_unknown(run)
-        elif run.history.unknown_since_ms:
-            # If it fails and comes to one that does not know it, others have their whole time.
-            run.history = msgspec.structs.replace(run.history, unknown_since_ms=0)
         run.task = task
         if envelope.overrides.feed:
             run.first_argument = _first_argument(run)
-        if task.declared.run_in == "process" and not self._unpack_all:
-            return
-        run.args, run.kwargs = task.unpack(envelope, run.first_argument)
+        if self._unpack_all or task.declared.run_in != "process":
+            run.args, run.kwargs = task.unpack(envelope, run.first_argument)
+        if run.history.unknown_since_ms and task is not self._fallback:
+            # Now it is known, its version too. If it fails and comes to one that does not know it,
+            # others have their whole time.
+            run.history = msgspec.structs.replace(run.history, unknown_since_ms=0)
 
     def _resolve_unknown(self, run: Run) -> Fallback:
         """The fallback, if it is time for that."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.client.fallback import Fallback
 from headrace.client.topic.subscription import Subscription
@@ -40,9 +40,6 @@ from headrace.worker.run.results import result_of, verdict_of
 from headrace.worker.run.run import Run
 from headrace.worker.run.run_settings import RunSettings
 from headrace.worker.threads.thread_function import finished
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger("headrace.worker")
 
@@ -147,6 +144,8 @@ class Outcomes:
         if isinstance(error, NotKnownHere):
             back = self._back_for_others(run, error)
             if back is not None:
+                if self._settings.failed is not None:
+                    self._settings.failed(run, error, back)
                 return back
         elif not isinstance(error, Unfit):
             # Whatever the task raised: it was cut short, which is no failure.
@@ -167,6 +166,8 @@ class Outcomes:
             self._observe(_scope(run), error, details(run))
         failed = self._failed(run, error, on_timeout)
         outcome = decide_outcome(failed)
+        if self._settings.failed is not None:
+            self._settings.failed(run, error, outcome)
         if self._failures is not None:
             if isinstance(outcome, Dead) or not _is_put_off(failed):
                 self._failures.note(run, names_of(error)[0], failed.retry.max_attempts)
@@ -205,7 +206,8 @@ class Outcomes:
         back = back_for_others(run.history, run.delivery.count, now_ms, after_ms)
         if back is not None and settings.unknown is not None:
             dead_ms = (run.history.unknown_since_ms or now_ms) + after_ms
-            settings.unknown.met(run.envelope, run.delivery, error, dead_ms)
+            task = run.envelope.task if hasattr(run, "envelope") else ""
+            settings.unknown.met(task, run.delivery, error, dead_ms)
         return back
 
     def _cancelled(self, run: Run) -> Cancelled:
@@ -259,9 +261,11 @@ def _policy(run: Run) -> tuple[Retry, float, int | None]:
     """The retry policy, result time and bound on deferring of a run that may have failed before its
     task was known."""
     try:
-        override = run.envelope.overrides.retry
-        declared = run.task.declared
+        overrides, declared = run.envelope.overrides, run.task.declared
     except AttributeError:
         return Retry(), RESULT_TTL, MAX_DEFERS
-    retry = override.policy() if override else declared.retry
-    return retry, declared.result_ttl, declared.max_defers
+    retry = overrides.retry.policy() if overrides.retry else declared.retry
+    max_defers = declared.max_defers
+    if overrides.max_defers is not None:
+        max_defers = overrides.max_defers if overrides.max_defers >= 0 else None
+    return retry, declared.result_ttl, max_defers

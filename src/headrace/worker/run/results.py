@@ -9,6 +9,7 @@ from headrace.core.job.failure import Unfit
 from headrace.core.job.state import Reason
 from headrace.core.job.verdict import done_verdict
 from headrace.core.payload.codecs import PLAIN
+from headrace.core.wrong_use import kind_of
 from headrace.worker.run.run import Run
 
 if TYPE_CHECKING:
@@ -56,5 +57,5 @@ def encoded_result(task: Task[..., Any], value: Any, *, as_plain: bool) -> bytes
     except Exception as error:
         raise Unfit(
             Reason.BAD_RESULT,
-            f"task {task.name!r} returned a {type(value).__name__} that cannot travel: {error}",
+            f"task {task.name!r} returned {kind_of(value)} that cannot travel: {error}",
         ) from None

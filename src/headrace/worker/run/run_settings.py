@@ -10,6 +10,8 @@ import msgspec
 from headrace.client.context import RunReporter
 from headrace.client.fallback import Fallback
 from headrace.core.job.ids import JobId
+from headrace.core.job.outcome import Outcome
+from headrace.core.task.process_lifespan import START_TIMEOUT
 from headrace.worker.logs.failure_log import FailureLog
 from headrace.worker.logs.unknown_log import UnknownLog
 
@@ -35,5 +37,9 @@ class RunSettings(msgspec.Struct, frozen=True):
     unknown: UnknownLog | None = None
     fallback: Fallback | None = None
     """Gets jobs of unknown tasks, when others had the time to take them."""
+    process_start_timeout: float = START_TIMEOUT
+    """Seconds for an app to be imported and set up in a process."""
     count_batch: Callable[[str, int], None] | None = None
     """Called with a batch task's name and the size of a batch, if metrics are asked for."""
+    failed: Callable[[Any, BaseException, Outcome], None] | None = None
+    """Called with a run, its error and its outcome, if errors are wanted as they are."""

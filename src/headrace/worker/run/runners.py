@@ -93,11 +93,19 @@ class Runners:
     """Runs the function of a prepared run where its task says."""
 
     def __init__(
-        self, *, threads: int, processes: int, middleware: Sequence[Middleware] = ()
+        self,
+        *,
+        threads: int,
+        processes: int,
+        max_jobs_per_process: int | None = None,
+        lets_processes_leave: bool = False,
+        middleware: Sequence[Middleware] = (),
     ) -> None:
         self.threads = ThreadPool(threads)
         self._variables = copy_context()
-        self.processes = ProcessPool(processes)
+        self.processes = ProcessPool(
+            processes, max_jobs=max_jobs_per_process, lets_leave=lets_processes_leave
+        )
         self._middleware = RunMiddleware(middleware)
         self.wrapped = bool(self._middleware)
         """Whether middleware wraps runs, and sees their arguments."""

@@ -8,7 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 
 from headrace.worker.run.look_ahead import AHEAD, LookAhead
 
@@ -43,11 +43,14 @@ class ThreadPool:
     `withdraw`. Threads are *seated* while they serve, and *parked* while they find nothing to do;
     `_lock` guards who is where, and what has ended."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(
+        self, threads: int, executor: Executor | None = None, linger: float = _LINGER
+    ) -> None:
         self._threads = threads
+        self._linger = linger
         # Threads that serve leave when there is nothing to do, so that none keeps the interpreter
         # from ending.
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="headrace-task")
+        self._executor = executor or ThreadPoolExecutor(threads, "headrace-task")
         self._loop = asyncio.get_running_loop()
         self._queue: deque[ThreadCall] = deque()
         self._waiting: dict[object, None] = {}
@@ -168,7 +171,7 @@ class ThreadPool:
                     if self._queue:
                         continue
                     self._parked.append(seat)
-            if self._wakes[seat].acquire(timeout=_LINGER):
+            if self._wakes[seat].acquire(timeout=self._linger):
                 continue
             with self._lock:
                 if seat in self._parked:

@@ -38,8 +38,8 @@ class DeadJobReporter(DeadWalker):
         worker: str,
         now_ms: Callable[[], int],
     ) -> None:
-        super().__init__(app.store, queues, worker, app.lease, task.name)
-        self._task = task.name.encode()
+        super().__init__(app.store, queues, worker, app.lease, task.declared.label)
+        self._names = {name.encode(): name for name in task.declared.names}
         self._handler = handler
         # Without the app's bounds of queues: a death is reported also if the queue is full.
         self._sender = Sender(app.store)
@@ -54,7 +54,7 @@ class DeadJobReporter(DeadWalker):
         self, queue: str, cursor: DeadCursor, page: DeadJobPage
     ) -> DeadCursor | None:
         jobs, _ = cursor.unhandled(page.jobs)
-        own = [job for job in reversed(jobs) if id_and_task(job.envelope)[1] == self._task]
+        own = [job for job in reversed(jobs) if id_and_task(job.envelope)[1] in self._names]
         calls = [call for job in own if (call := self._call(queue, job)) is not None]
         try:
             await send_calls(self._sender, calls, self._now_ms())
@@ -67,7 +67,7 @@ class DeadJobReporter(DeadWalker):
 
     def _call(self, queue: str, job: DeadJob) -> Call[Any] | None:
         try:
-            return death_call(self._handler, self._task.decode(), job)
+            return death_call(self._handler, self._names[id_and_task(job.envelope)[1]], job)
         except SendError as error:
             id = ids.to_text(job.job_id)
             log.error(

@@ -12,7 +12,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 import msgspec
 
 from headrace.core.version import VERSION
-from headrace.core.workers import WORKERS, RunRecord, Scaled, WorkerRecord, encode_record
+from headrace.core.workers import (
+    WORKERS,
+    KnownTasks,
+    RunRecord,
+    Scaled,
+    WorkerRecord,
+    encode_record,
+)
 from headrace.store.contract import Store
 from headrace.worker.run.run import Run
 
@@ -40,6 +47,7 @@ class Registry:
         runs: Callable[[], Iterable[Run]] = tuple,
         stopping: Callable[[], bool] = bool,
         queue_concurrency: Mapping[str, int] | None = None,
+        tasks: Iterable[str] = (),
     ) -> None:
         self._store = store
         self._lease = lease
@@ -63,6 +71,7 @@ class Registry:
             beat_ms=0,
             strict=strict,
             queue_concurrency=dict(queue_concurrency or {}),
+            tasks=KnownTasks.of(tasks),
         )
 
     @property

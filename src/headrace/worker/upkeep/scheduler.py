@@ -7,12 +7,13 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from headrace.client.schedules import SPACE, Schedules, put
+from headrace.client.schedules import SPACE, Schedules
 from headrace.core.job.ids import JobId
 from headrace.core.schedule.schedule import MOST_MISSED, Record, decode_record, encode_record
-from headrace.errors import HeadraceError, QueueFull, StoreError, StoreMismatch
+from headrace.errors import QueueFull, StoreError, StoreMismatch
 from headrace.store.contract import ListenerHandle, Store
 from headrace.worker.service import Service
+from headrace.worker.upkeep.schedule_declarer import ScheduleDeclarer
 
 log = logging.getLogger("headrace.worker")
 
@@ -24,8 +25,6 @@ _BREATH = 0.2
 # this; that must not make it a missed one (`PROMPT_MS`).
 _TICKET = 0.5
 _AT_ONCE = 50
-_TRACES = "scheduler"
-_DECLARED = "declared"
 
 
 class Scheduler(Service):
@@ -43,13 +42,18 @@ class Scheduler(Service):
         schedules: Schedules,
         worker: str,
         monotonic: Callable[[], float] = time.monotonic,
+        watched_ms: int | None = None,
     ) -> None:
         super().__init__()
         self._store = store
+        self.watched_ms = watched_ms
+        """Since when no tick counts as missed, if time is moved by hand."""
         self._schedules = schedules
         self._declared = schedules.declared
-        self._to_declare = list(self._declared)
-        self._ticket = _SchedulerTicket(store, worker, monotonic)
+        self._declarer = ScheduleDeclarer(
+            store, self._declared, worker, monotonic, self._is_new_trouble
+        )
+        self.ticket = SchedulerTicket(store, worker, monotonic)
         self._monotonic = monotonic
         self._read_at = 0.0
         self._planned: dict[str, tuple[bytes, int | None]] = {}
@@ -65,9 +69,15 @@ class Scheduler(Service):
             self._alarm.cancel()
         if self._listening is not None:
             await self._listening.close()
+        await self._declarer.close()
+
+    def look_now(self) -> None:
+        # By the time of the store, the ticket may be over.
+        self.ticket.forget()
+        self.wake()
 
     async def step(self) -> float:
-        await self._declare()
+        await self._declarer.declare(self.watched_ms)
         records = await self._store.kv_all(SPACE)
         self._read_at = self._monotonic()
         if await self._was_emptied(records):
@@ -75,17 +85,18 @@ class Scheduler(Service):
                 "the schedules are gone (FLUSHALL?); those in code are made again",
                 extra={"schedules": len(self._declared)},
             )
-            self._to_declare = list(self._declared)
+            self._declarer.begin()
             self._planned.clear()
             return 0.0
         if not records:
             self._planned.clear()
             return _POLL
+        await self._declarer.review(records)
         now_ms = await self._store.time_ms()
         asked_at = self._monotonic()
         await self._plan(records)
         due = [name for name, (_, tick) in self._planned.items() if _is_due(tick, now_ms)]
-        if not await self._ticket.allows(due):
+        if not await self.ticket.allows(due):
             return _TICKET
         for first in range(0, len(due), _AT_ONCE):
             await self._fire_all(due[first : first + _AT_ONCE], now_ms)
@@ -93,26 +104,11 @@ class Scheduler(Service):
         until = (min(ticks, default=now_ms + 1000 * _POLL) - now_ms) / 1000
         return max(min(until - (self._monotonic() - asked_at), _POLL), 0.0)
 
-    async def _declare(self) -> None:
-        """Put the schedules in code into the store, once."""
-        while self._to_declare:
-            name = self._to_declare[-1]
-            now_ms = await self._store.time_ms()
-            try:
-                await put(self._store, name, self._declared[name], now_ms)
-            except StoreError:
-                raise
-            except HeadraceError as error:
-                self._is_new_trouble(name, str(error))
-            self._to_declare.pop()
-            if not self._to_declare:
-                await self._store.kv_set(_TRACES, _DECLARED, b"1", expected=None)
-
     async def _was_emptied(self, records: Mapping[str, bytes]) -> bool:
         """Whether schedules in code are missing because the store lost everything, and not because
         someone removed them: then the trace of their declaration is gone too."""
         missing = self._planned.keys() & self._declared.keys() - records.keys()
-        return bool(missing) and _DECLARED not in await self._store.kv_all(_TRACES)
+        return bool(missing) and await self._declarer.is_forgotten()
 
     async def _plan(self, records: Mapping[str, bytes]) -> None:
         """Find the next tick of each schedule that has changed."""
@@ -154,7 +150,7 @@ class Scheduler(Service):
 
     async def _fire(self, name: str, data: bytes, now_ms: int) -> None:
         old = decode_record(data)
-        record, left_out = old.reserve(now_ms)
+        record, left_out = old.reserve(now_ms, self.watched_ms)
         held = await self._write(name, data, record)
         if held is None:
             # Another worker was first; check soon whether it has finished.
@@ -183,7 +179,7 @@ class Scheduler(Service):
         """The record after the jobs of its reserved ticks were sent, or given up."""
         try:
             refused = await self._schedules.send_ticks(
-                name, record.definition, record.reserved, now_ms
+                name, record.reserved_definition, record.reserved, now_ms
             )
         except Exception as error:
             if isinstance(error, StoreError) and not isinstance(error, StoreMismatch):
@@ -228,7 +224,7 @@ def _is_due(tick: int | None, now_ms: int) -> bool:
     return tick is not None and tick <= now_ms
 
 
-class _SchedulerTicket:
+class SchedulerTicket:
     """Lets about one worker of the fleet act at a time, and each of the others after a while."""
 
     def __init__(self, store: Store, worker: str, monotonic: Callable[[], float]) -> None:
@@ -237,6 +233,9 @@ class _SchedulerTicket:
         self._monotonic = monotonic
         self._ours_until = 0.0
         self._waited = False
+
+    def forget(self) -> None:
+        self._ours_until = 0.0
 
     async def allows(self, due: Sequence[str]) -> bool:
         """A worker that is refused waits for as long as a ticket lasts, and is then let through:
