@@ -87,7 +87,7 @@ async def test_jobs_of_an_outbox_gather_with_others(outbox: Outbox, database: st
         assert await relay.step() == 3
     waiting = (await app.admin.jobs(state="waiting")).jobs
     (left,) = (await app.admin.jobs(state="blocked")).jobs
-    assert sorted(str(job.arguments) for job in waiting) == ["['a1']", "['a2']", "['a3']"]
+    assert sorted(job.arguments["items"] for job in waiting) == ["a1", "a2", "a3"]
     assert left.waits_for == "batch:digest:b"
 
 

@@ -72,7 +72,7 @@ class TestSqlite(StoreConformance):
 
     @pytest.fixture
     async def store(self, tmp_path: Path) -> AsyncIterator[Store]:
-        self.clock = ManualClock()
+        self.clock = ManualClock(downtime=True)
         self.path = tmp_path / "jobs.db"
         url = self.url.format(folder=tmp_path)
         store = SqliteStore(url, namespace="test", crash_limit=3, clock=self.clock)

@@ -51,7 +51,7 @@ LEASE = 30.0
 
 @pytest.fixture
 def clock() -> ManualClock:
-    return ManualClock()
+    return ManualClock(downtime=True)
 
 
 @pytest.fixture

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import pytest
 
+from headrace import Headrace, JobFailed, Reject
 from headrace.core.bounds import DEAD_KEPT_DAYS
 from headrace.core.job.history_rules import HistoryBounds, QueueRetention
 from headrace.core.job.outcome import DONE
@@ -84,3 +86,16 @@ class TestSweptDead(TopicGround):
         await self.grow_old(member)
         assert (await store.dead(BILLING)).jobs == []
         assert [key.state for key in await store.stopped_keys(BILLING)] == ["failed"]
+
+
+async def test_a_time_that_began_before_1970_keeps_all(store_url: str, namespace: str) -> None:
+    app = Headrace(store_url, namespace=namespace, keep_dead=timedelta(days=36_500))
+
+    @app.task
+    async def fail() -> None:
+        raise Reject("no")
+
+    async with app, app.worker():
+        with pytest.raises(JobFailed):
+            await (await fail.enqueue()).result(timeout=30)
+        assert [job.reason for job in (await app.store.dead("default")).jobs] == ["rejected"]

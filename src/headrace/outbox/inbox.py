@@ -27,23 +27,38 @@ class Inbox:
 
     What `first` writes commits or rolls back with the effects of the handler. So a redelivery finds
     it exactly if its effects are there.
+
+    Args:
+        table: The name of the table.
     """
 
     def __init__(self, *, table: str = "headrace_inbox") -> None:
         self.table_name = check_table(table)
 
     def ddl(self, dialect: str) -> str:
-        """SQL that makes the table in "sqlite" or "postgresql", for a migration."""
+        """SQL that makes the table in "sqlite" or "postgresql", for a migration.
+
+        Args:
+            dialect: "sqlite" or "postgresql".
+        """
         dialect_named(dialect)
         return ";\n".join(schema.inbox_ddl(self.table_name)) + ";\n"
 
     def create(self, connection: SyncConnection) -> None:
-        """Make the table, if it is not there. The transaction is yours to commit."""
+        """Make the table, if it is not there. The transaction is yours to commit.
+
+        Args:
+            connection: A connection, a cursor or a session of your database, in a transaction.
+        """
         for sql in schema.inbox_ddl(self.table_name):
             execute(connection, lambda _, sql=sql: Statement(sql))  # type: ignore[misc]
 
     def table(self, metadata: MetaData) -> Table:
-        """The table for SQLAlchemy, so that `metadata.create_all` and Alembic know of it."""
+        """The table for SQLAlchemy, so that `metadata.create_all` and Alembic know of it.
+
+        Args:
+            metadata: The `MetaData` that gets the table.
+        """
         from headrace.outbox.sql import sqlalchemy_tables
 
         return sqlalchemy_tables.inbox_table(self.table_name, metadata)
@@ -53,22 +68,44 @@ class Inbox:
     ) -> bool:
         """Whether this is handled for the first time: the current event or job, or the one with
         this `id` by a consumer of this name. If another transaction is handling it, waits until
-        that one has ended."""
+        that one has ended.
+
+        Args:
+            connection: A connection, a cursor or a session of your database, in a transaction.
+            who: The `Context` or `Delivery` at hand, or the name of a consumer.
+            id: What is handled, if `who` is a name.
+        """
         return bool(execute(connection, self._insert(who, id)).rows)
 
     async def first_async(
         self, connection: AsyncConnection, who: Context | Delivery | str, id: str | None = None
     ) -> bool:
-        """`first` for an async session or connection."""
+        """`first` for an async session or connection.
+
+        Args:
+            connection: An async connection or session of your database, in a transaction.
+            who: The `Context` or `Delivery` at hand, or the name of a consumer.
+            id: What is handled, if `who` is a name.
+        """
         return bool((await execute_async(connection, self._insert(who, id))).rows)
 
     def forget(self, connection: SyncConnection, older_than: Duration) -> int:
         """Remove older records, and return their number. Keep them for longer than an event can be
-        redelivered: the retention of its topic, and the time for which dead ones are kept."""
+        redelivered: the retention of its topic, and the time for which dead ones are kept.
+
+        Args:
+            connection: A connection, a cursor or a session of your database, in a transaction.
+            older_than: Seconds or a timedelta.
+        """
         return execute(connection, self._delete(older_than)).changed
 
     async def forget_async(self, connection: AsyncConnection, older_than: Duration) -> int:
-        """`forget` for an async session or connection."""
+        """`forget` for an async session or connection.
+
+        Args:
+            connection: An async connection or session of your database, in a transaction.
+            older_than: Seconds or a timedelta.
+        """
         return (await execute_async(connection, self._delete(older_than))).changed
 
     def _insert(self, who: Context | Delivery | str, id: str | None) -> Make:

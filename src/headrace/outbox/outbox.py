@@ -9,6 +9,7 @@ from headrace.client.job import Job, Send
 from headrace.client.topic.event_encoder import prepare
 from headrace.client.topic.publication import PreparedEvent, Publication, Publish, PublishOutcome
 from headrace.client.topic.topic import Topic
+from headrace.core.clock import Duration
 from headrace.core.job import ids
 from headrace.core.job.parcel import Parcel
 from headrace.core.job.retry import Retry
@@ -47,7 +48,10 @@ class Outbox:
     """The table through which an app sends jobs and events within a transaction. Each app needs a
     table of its own: rows do not name their app.
 
-    With `notify`, a commit on PostgreSQL wakes the relays; without, they only poll.
+    Args:
+        app: The app that sends them.
+        table: The name of the table.
+        notify: Whether a commit on PostgreSQL wakes the relays; if not, they only poll.
     """
 
     def __init__(
@@ -60,16 +64,28 @@ class Outbox:
     # The table
 
     def ddl(self, dialect: str) -> str:
-        """SQL that makes the table in "sqlite" or "postgresql", for a migration."""
+        """SQL that makes the table in "sqlite" or "postgresql", for a migration.
+
+        Args:
+            dialect: "sqlite" or "postgresql".
+        """
         return ";\n".join(schema.outbox_ddl(self.table_name, dialect_named(dialect))) + ";\n"
 
     def create(self, connection: SyncConnection) -> None:
-        """Make the table, if it is not there. The transaction is yours to commit."""
+        """Make the table, if it is not there. The transaction is yours to commit.
+
+        Args:
+            connection: A connection, a cursor or a session of your database, in a transaction.
+        """
         for number in range(2):
             execute(connection, lambda d: Statement(schema.outbox_ddl(self.table_name, d)[number]))  # noqa: B023
 
     def table(self, metadata: MetaData) -> Table:
-        """The table for SQLAlchemy, so that `metadata.create_all` and Alembic know of it."""
+        """The table for SQLAlchemy, so that `metadata.create_all` and Alembic know of it.
+
+        Args:
+            metadata: The `MetaData` that gets the table.
+        """
         from headrace.outbox.sql import sqlalchemy_tables
 
         return sqlalchemy_tables.outbox_table(self.table_name, metadata)
@@ -78,7 +94,12 @@ class Outbox:
 
     def enqueue(self, connection: SyncConnection, call: Call[R]) -> Job[R]:
         """Have a job sent if the transaction of the connection commits. The store does not know the
-        job before a relay has sent it."""
+        job before a relay has sent it.
+
+        Args:
+            connection: A connection, a cursor or a session of your database, in a transaction.
+            call: What `task.call` made.
+        """
 
         async def write(call: Call[Any]) -> Job[Any]:
             parcel = self._parcel(call)
@@ -88,7 +109,12 @@ class Outbox:
         return _without_waiting(self._through(write)(_checked(call)))
 
     async def enqueue_async(self, connection: AsyncConnection, call: Call[R]) -> Job[R]:
-        """`enqueue` for an async session or connection."""
+        """`enqueue` for an async session or connection.
+
+        Args:
+            connection: An async connection or session of your database, in a transaction.
+            call: What `task.call` made.
+        """
 
         async def write(call: Call[Any]) -> Job[Any]:
             parcel = self._parcel(call)
@@ -104,8 +130,27 @@ class Outbox:
         event: E,
         **options: Unpack[PublishKwargs],
     ) -> str:
-        """Have an event published if the transaction of the connection commits; its id. Takes what
-        `topic.publish` takes."""
+        """Have an event published if the transaction of the connection commits; its id.
+
+        Args:
+            connection: A connection, a cursor or a session of your database, in a transaction.
+            topic: A topic of the same app.
+            event: The event.
+            key: The key, instead of what the topic's `key` makes of the event.
+            headers: Texts by name that travel with it.
+            delay: How long from now it joins the topic: seconds or a timedelta. Nobody sees it
+                until then.
+            at: When it joins the topic: an aware datetime.
+            expires: When it is no longer handled: seconds or a timedelta from now, or an aware
+                datetime. In a group that has not begun it by then it is dead as `expired`.
+            occurred_at: When it happened, an aware datetime, if that is not now.
+            type: What kind of event it is; the name of its class unless said.
+            source: Who publishes it, instead of the topic's `source`.
+            correlation_id: What it belongs to. In a running handler, that of the event at hand
+                unless said.
+            confirm: "replicated" or "disk": this returns when a Redis replica, or the disk, has it.
+            id: An id of your own; a second event with the same id is not added.
+        """
 
         async def write(publication: Publication) -> PublishOutcome[Any]:
             outcome, prepared = _prepared(publication)
@@ -122,7 +167,27 @@ class Outbox:
         event: E,
         **options: Unpack[PublishKwargs],
     ) -> str:
-        """`publish` for an async session or connection."""
+        """`publish` for an async session or connection.
+
+        Args:
+            connection: An async connection or session of your database, in a transaction.
+            topic: A topic of the same app.
+            event: The event.
+            key: The key, instead of what the topic's `key` makes of the event.
+            headers: Texts by name that travel with it.
+            delay: How long from now it joins the topic: seconds or a timedelta. Nobody sees it
+                until then.
+            at: When it joins the topic: an aware datetime.
+            expires: When it is no longer handled: seconds or a timedelta from now, or an aware
+                datetime. In a group that has not begun it by then it is dead as `expired`.
+            occurred_at: When it happened, an aware datetime, if that is not now.
+            type: What kind of event it is; the name of its class unless said.
+            source: Who publishes it, instead of the topic's `source`.
+            correlation_id: What it belongs to. In a running handler, that of the event at hand
+                unless said.
+            confirm: "replicated" or "disk": this returns when a Redis replica, or the disk, has it.
+            id: An id of your own; a second event with the same id is not added.
+        """
 
         async def write(publication: Publication) -> PublishOutcome[Any]:
             outcome, prepared = _prepared(publication)
@@ -135,15 +200,22 @@ class Outbox:
     # Sending
 
     def relay(
-        self, database: object, *, lease: float = 10.0, poll: float = 2.0, retry: Retry = RETRY
+        self,
+        database: object,
+        *,
+        lease: Duration = 10.0,
+        poll: Duration = 2.0,
+        retry: Retry = RETRY,
     ) -> Relay:
-        """Make the relay that sends the rows. `database` is an Engine or AsyncEngine of SQLAlchemy,
-        a URL such as `sqlite:///shop.db` or `postgresql://…`, or a function that gives a new
-        connection.
+        """Make the relay that sends the rows. A store that is away or full is waited for, however
+        long.
 
-        `lease` is how long the rows of a dead relay stay locked, `poll` the longest time between
-        two polls, both in seconds. `retry` is for rows that the store refuses for good. A store
-        that is away or full is waited for, however long.
+        Args:
+            database: An Engine or AsyncEngine of SQLAlchemy, a URL such as `sqlite:///shop.db` or
+                `postgresql://…`, or a function that gives a new connection.
+            lease: Seconds for which the rows of a dead relay stay locked.
+            poll: The longest time between two polls, in seconds.
+            retry: For rows that the store refuses for good.
         """
         return Relay(
             self.app,
@@ -156,11 +228,20 @@ class Outbox:
         )
 
     def failed(self, connection: SyncConnection) -> list[FailedRow]:
-        """The rows that the relay has given up, oldest first."""
+        """The rows that the relay has given up, oldest first.
+
+        Args:
+            connection: A connection, a cursor or a session of your database.
+        """
         return rows.failed_rows(connection, self.table_name)
 
     def retry_failed(self, connection: SyncConnection, id: str | None = None) -> int:
-        """Have given-up rows tried again: all, or that of one job or event. Returns how many."""
+        """Have given-up rows tried again: all, or that of one job or event. Returns how many.
+
+        Args:
+            connection: A connection, a cursor or a session of your database, in a transaction.
+            id: That of a job or an event; all unless said.
+        """
         return rows.retry_failed(connection, self.table_name, id)
 
     def _through(self, write: Send) -> Send:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from headrace.core import bounds as limits
+from headrace.core.clock import Duration
 from headrace.core.job.retry import Retry
 from headrace.errors import ConfigError, HeadraceError
 from headrace.outbox.row_codec import decode_parcel
@@ -51,8 +52,8 @@ class Relay:
         database: object,
         *,
         notify: bool,
-        lease: float,
-        poll: float,
+        lease: Duration,
+        poll: Duration,
         retry: Retry,
     ) -> None:
         self._lease = limits.check_seconds("relay(lease=)", lease, least=0.05)

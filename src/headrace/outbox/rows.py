@@ -162,9 +162,13 @@ class FailedRow:
     destination: str
     """The queue, or the log of a topic."""
     created: datetime
+    """When it was written."""
     failed: datetime
+    """When it was given up."""
     attempts: int
+    """How often it was tried."""
     error: str
+    """Why the store refused it."""
 
 
 def failed_rows(connection: SyncConnection, table: str) -> list[FailedRow]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Generic, TypeVar
+from collections.abc import Iterable
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 T = TypeVar("T")
 
@@ -23,5 +24,19 @@ class LoopLocal(Generic[T]):
         self._values[asyncio.get_running_loop()] = value
         return value
 
+    def all(self) -> list[tuple[asyncio.AbstractEventLoop, T]]:
+        """Those of all loops that are not closed; from any thread."""
+        # Copied in one go: another thread may add one meanwhile.
+        return [(loop, value) for loop, value in list(self._values.items()) if not loop.is_closed()]
+
     def pop(self) -> T | None:
         return self._values.pop(asyncio.get_running_loop(), None)
+
+
+@runtime_checkable
+class LeavesLoops(Protocol):
+    """A store that can be closed for event loops which cannot be awaited any more."""
+
+    def close_for(self, loops: Iterable[asyncio.AbstractEventLoop]) -> None:
+        """Close it for these, and for all loops that are closed; from any thread."""
+        ...

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any, Protocol
 
-from headrace.core.address import check_url, without_password
-from headrace.core.clock import Clock
+from headrace.core.address import check_url, sqlite_path, without_password
+from headrace.core.clock import Clock, SystemClock
 from headrace.core.job.history_rules import HistoryRules
 from headrace.errors import ConfigError
 from headrace.store.contract import Store
@@ -26,24 +27,40 @@ def scheme_of(url: str) -> str:
     """The scheme of a store's URL, or a `ConfigError` that lists those there are."""
     # Not by the library, whose errors quote what they cannot read.
     scheme = url.partition(":")[0].lower()
+    if "://" not in url:
+        # Not shown: it may be a password, or end with one.
+        raise ConfigError(f"the store's URL has no '://': use one of {_KNOWN}")
     if scheme not in ("sqlite", "memory", *_REDIS):
         raise ConfigError(f"unknown store URL {without_password(url)!r}: use one of {_KNOWN}")
     return scheme
 
 
 def check_store_url(url: str) -> None:
-    """Refuse a scheme or an option that no store knows; the sentence lists those there are."""
+    """Refuse a scheme or an option that no store knows; the sentence lists those there are. Refuse
+    a store whose driver is not installed."""
     scheme = scheme_of(url)
     if scheme not in ("sqlite", "memory"):
-        # A URL that cannot be read at all is refused when it is opened, by `check_url`.
+        _check_redis_driver(url)
         check_url(url)
-        from headrace.store.redis.connection.url_options import tuning_of
+        from headrace.store.redis.connection.url_options import check_server, tuning_of
 
         tuning_of(url)
+        check_server(url)
     elif "?" in url:
         raise ConfigError(
             f"the URL {without_password(url)!r} has options: {scheme}:// URLs take none; write "
             f"{'memory://' if scheme == 'memory' else 'sqlite:///file.db'}"
+        )
+    else:
+        sqlite_path(url)
+
+
+def _check_redis_driver(url: str) -> None:
+    missing = [name for name in ("redis", "hiredis") if find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"the store {without_password(url)} needs {' and '.join(missing)}: "
+            "pip install 'headrace[redis]'"
         )
 
 
@@ -81,6 +98,15 @@ def check_confirmation(url: str, replicas: int, on_disk: bool) -> None:
                 f"{name} is for Redis: SQLite has no replicas, and its sends return when they are "
                 "on disk"
             )
+
+
+def check_clock(url: str, clock: Clock) -> None:
+    """Refuse a clock that would not be asked."""
+    if not isinstance(clock, SystemClock) and not url.startswith(("sqlite:", "memory:")):
+        raise ConfigError(
+            "clock is for SQLite and memory://: Redis goes by the clock of its server; leave it "
+            "out, or use memory:// in tests that move time"
+        )
 
 
 def open_store(

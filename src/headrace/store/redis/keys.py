@@ -287,6 +287,16 @@ def confirmation_key(key: str) -> str:
     return f"{key[: key.index('}') + 1]}:confirmed"
 
 
+LAYOUT = b"1"
+"""What these keys hold, and how. Not written while it is the first: a namespace without the key of
+its layout has this one."""
+
+
+def layout_key(namespace: str) -> str:
+    """The layout of a namespace: a later Headrace, whose keys this one would misread, names it."""
+    return f"{{{escaped(namespace)}}}:layout"
+
+
 def queues_key(namespace: str) -> str:
     """The set of names of all queues of a namespace."""
     return f"{{{escaped(namespace)}}}:queues"

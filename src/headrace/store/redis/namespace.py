@@ -8,9 +8,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from headrace.core.address import without_password
 from headrace.core.confirming import Confirming
 from headrace.core.job.history_rules import HistoryRules
 from headrace.core.queue_names import group_source
+from headrace.errors import StoreMismatch
 from headrace.store.loop_local import LoopLocal
 from headrace.store.oddities import Oddities, readable
 from headrace.store.redis import script_stubs
@@ -19,7 +21,7 @@ from headrace.store.redis.connection.endpoint import RedisEndpoint
 from headrace.store.redis.connection.errors import Refused
 from headrace.store.redis.connection.link import Link
 from headrace.store.redis.connection.pubsub import PubSub
-from headrace.store.redis.keys import QueueKeys, queues_key
+from headrace.store.redis.keys import LAYOUT, QueueKeys, layout_key, queues_key
 from headrace.store.topics import Group
 from headrace.store.values import Description
 
@@ -102,10 +104,21 @@ class RedisNamespace:
         ask = self.links().ask
         try:
             await self.server.check(ask, require_durable=self._require_durable)
+            await self._check_layout(ask)
         except BaseException:
             # A caller that is refused has nothing to close.
             await ask.drop()
             raise
+
+    async def _check_layout(self, ask: Link) -> None:
+        key = layout_key(self.namespace)
+        layout = await ask.call("GET", key, key=key)
+        if layout not in (None, LAYOUT):
+            where, named = without_password(self.server.url), layout.decode(errors="replace")
+            raise StoreMismatch(
+                f"namespace {self.namespace!r} at {where} was written by a newer Headrace (layout "
+                f"{named}, this one knows up to {LAYOUT.decode()}): upgrade headrace"
+            )
 
     async def close(self) -> None:
         links = self._links.pop()

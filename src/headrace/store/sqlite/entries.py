@@ -135,7 +135,7 @@ class Entry(msgspec.Struct, gc=False):
 
 def flags_again(entry: Entry) -> int:
     """The flags of a dead job that is not dead any more."""
-    kept = entry.flags & (MARKED | LADEN | CHILDREN | IN_FLOW)
+    kept = entry.flags & (MARKED | REPORTED | LADEN | CHILDREN | IN_FLOW)
     return kept | (CONSTRAINED if is_constrained(entry.constraints) else 0)
 
 

@@ -7,10 +7,9 @@ import sqlite3
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.core.address import without_password
+from headrace.core.address import sqlite_path
 from headrace.core.confirming import UNCONFIRMED, Confirming
 from headrace.core.job.history_rules import HistoryRules
-from headrace.errors import ConfigError
 from headrace.store.oddities import Oddities
 from headrace.store.sqlite import kv
 from headrace.store.sqlite.connection import schema
@@ -28,7 +27,8 @@ from headrace.store.sqlite.writer import Writer
 from headrace.store.values import Description
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from asyncio import AbstractEventLoop
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from headrace.core.clock import Clock
     from headrace.core.job.ids import JobId
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         Report,
     )  # fmt: skip
 
+_END_GRACE = 5.0
 _FORGETFUL = ("memory:// keeps nothing when the process ends: use sqlite:///file.db",)
 
 
@@ -78,6 +79,10 @@ class SqliteStore(SqliteReads):
 
     async def close(self) -> None:
         await self._database.close()
+
+    def close_for(self, loops: Iterable[AbstractEventLoop]) -> None:
+        if (thread := self._database.leave(loops)) is not None:
+            thread.join(_END_GRACE)
 
     async def time_ms(self) -> int:
         return self._clock.now_ms()
@@ -234,12 +239,5 @@ class SqliteStore(SqliteReads):
 
 
 def _path(url: str) -> str:
-    if url == "memory://":
-        return schema.MEMORY
-    path = url.removeprefix("sqlite:///")
-    if path == url or path in ("", "/", schema.MEMORY) or any(c in path for c in "?#\0"):
-        raise ConfigError(
-            f"{without_password(url)!r} is not the URL of an SQLite store: use sqlite:///file.db, "
-            "sqlite:////directory/file.db or memory://"
-        )
-    return os.path.abspath(path)
+    path = sqlite_path(url)
+    return path if path == schema.MEMORY else os.path.abspath(path)

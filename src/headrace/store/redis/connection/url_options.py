@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import socket
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from headrace.errors import ConfigError
 
 SOCKET_TIMEOUT = 10.0
 CONNECT_TIMEOUT = 5.0
+_MOST_PORTS = 65_535
 SENTINEL = ("sentinel_username", "sentinel_password", "sentinel_tls")
 _TLS = (
     *("ssl_ca_certs", "ssl_ca_data", "ssl_ca_path", "ssl_cert_reqs", "ssl_certfile"),
@@ -110,6 +112,51 @@ def tuning_of(url: str) -> ConnectionTuning:
         keepalive,
         idle,
     )
+
+
+def check_server(url: str) -> None:
+    """Refuse a Redis URL that names no server, or a database that there cannot be."""
+    parts, shown = split_url(url), without_password(url)
+    hosts = [host.strip() for host in parts.netloc.rpartition("@")[2].split(",")]
+    if parts.scheme == "unix":
+        if hosts != [""] or not parts.path.strip("/"):
+            raise ConfigError(f"the Redis URL {shown!r} names no file: write unix:///file.sock")
+        return
+    for port in (found[1] for host in hosts if (found := re.search(r":(\d+)$", host))):
+        if not 0 < int(port) <= _MOST_PORTS:
+            raise ConfigError(
+                f"the Redis URL {shown!r} has port {port}: ports go from 1 to {_MOST_PORTS}"
+            )
+    kind = parts.scheme.partition("+")[2]
+    if kind == "sentinel":
+        master, _, database = parts.path.strip("/").partition("/")
+        if not any(hosts) or not master or not (database or "0").isdecimal():
+            raise ConfigError(
+                f"the URL {shown!r} does not name sentinels and a master: write "
+                f"{parts.scheme}://host1,host2/master/0"
+            )
+        return
+    if not re.fullmatch(r"/?\d*", parts.path):
+        raise ConfigError(f"the Redis URL {shown!r} names no database: after the host comes /0")
+    _check_hosts(parts.scheme, shown, hosts, parts.path.strip("/"))
+
+
+def _check_hosts(scheme: str, shown: str, hosts: list[str], database: str) -> None:
+    if scheme.endswith("+cluster"):
+        if not all(hosts):
+            raise ConfigError(
+                f"the Redis URL {shown!r} does not name nodes of a cluster (a host is missing): "
+                f"write {scheme}://host1:port,host2:port"
+            )
+        if int(database or 0):
+            raise ConfigError(
+                f"the Redis URL {shown!r} cannot be used: a cluster has only database 0"
+            )
+    elif len(hosts) > 1:
+        raise ConfigError(
+            f"the Redis URL {shown!r} names several servers: for a cluster write "
+            f"{scheme}+cluster://…, for sentinels {scheme}+sentinel://…/master/0"
+        )
 
 
 def without_tuning(url: str) -> str:

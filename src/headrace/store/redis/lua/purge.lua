@@ -27,6 +27,7 @@ for i = 3, #ARGV do
   if id then
     redis.call('XDEL', key.dead, id)
     places[job_id] = false
+    redis.call('HDEL', key.progress, job_id)
     redis.call('HDEL', key.once, job_id)
     redis.call('DEL', key.result .. job_id, key.flow .. job_id)
     notify_children(job_id, 'forgotten', '')

@@ -18,7 +18,7 @@ from headrace.store.sqlite.connection.thread import DatabaseThread, Request
 if TYPE_CHECKING:
     import sqlite3
     from asyncio import AbstractEventLoop, Future
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from headrace.store.contract import Listener
     from headrace.store.sqlite.connection.schema import Connection
@@ -62,19 +62,23 @@ class Database:
 
     async def close(self) -> None:
         """Close for this event loop; the last one ends the thread, after the requests before it."""
+        thread = self.leave([asyncio.get_running_loop()])
+        # Not joined in a thread of the loop: at the end of the program it has none any more.
+        while thread is not None and thread.is_alive():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+    def leave(self, loops: Iterable[AbstractEventLoop]) -> threading.Thread | None:
+        """Close for these event loops, from any thread. Returns the database's own if it ends."""
         with self._lock:
             self._forget_if_forked()
-            self._loops.discard(asyncio.get_running_loop())
+            self._loops -= {*loops}
             self._loops = {loop for loop in self._loops if not loop.is_closed()}
             if self._loops or self._inbox is None:
-                return
+                return None
             inbox, thread = self._inbox, self._thread
             self._inbox = self._thread = None
             inbox.put(None)
-        assert thread is not None
-        # Not joined in a thread of the loop: at the end of the program it has none any more.
-        while thread.is_alive():  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
+        return thread
 
     async def read(self, read: Callable[[sqlite3.Connection], T]) -> T:
         """What `read` returns, on one consistent state of the database."""

@@ -7,12 +7,13 @@ import sqlite3
 import time
 from functools import partial
 
+from headrace.core import address
 from headrace.errors import StoreMismatch
 from headrace.store.sqlite.connection.errors import translated
 from headrace.store.sqlite.connection.tables import UPGRADES
 
-MEMORY = ":memory:"
 APPLICATION_ID = 0x48656164  # "Head"; shown by `file` and other programs.
+MEMORY = address.MEMORY
 BUSY_SECONDS = 5.0
 _OLDEST_SQLITE = (3, 35, 0)  # the first with RETURNING
 

@@ -136,17 +136,18 @@ def _snapshot(
 ) -> JobSnapshot | None:
     sql = _WITH_BODIES if bodies else _WITHOUT_BODIES
     job = connection.execute(sql, (queue, job_id)).fetchone()
+    reported = job is not None and job[5] & REPORTED
+    row = connection.execute(_PROGRESS, (queue, job_id)).fetchone() if reported else None
+    progress: bytes = row[0] if row else b""
     if job and job[0] != State.DEAD:
         # A verdict would be of an earlier job with this id.
-        reported = job[5] & REPORTED
-        progress = connection.execute(_PROGRESS, (queue, job_id)).fetchone() if reported else None
-        found = _of_job(job, b"", progress[0] if progress else b"")
+        found = _of_job(job, b"", progress)
         return batches.with_gathered(connection, queue, found) if bodies else found
     kept = connection.execute(_RESULT, (queue, job_id, now_ms)).fetchone()
     verdict: bytes = kept[0] if kept else b""
     if job:
         cause = flows.cause_of(connection, queue, job_id) if bodies else b""
-        return _of_job(job, verdict, b"", decode_cause(cause))
+        return _of_job(job, verdict, progress, decode_cause(cause))
     try:
         return JobSnapshot(decode_verdict(verdict).state, verdict) if verdict else None
     except Malformed:

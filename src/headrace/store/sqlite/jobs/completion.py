@@ -61,7 +61,7 @@ _KEEP = """
 _MARK_DEAD = f"""
     WITH dead (id, died_ms, reason) AS (VALUES {{rows}})
     UPDATE jobs SET state = 'dead', time_ms = dead.died_ms, reason = dead.reason, lane = '',
-        task_lane = '', gate = '', flags = flags & {MARKED | LADEN | CHILDREN | IN_FLOW}
+        task_lane = '', gate = '', flags = flags & {MARKED | REPORTED | LADEN | CHILDREN | IN_FLOW}
     FROM dead WHERE jobs.id = dead.id"""
 
 
@@ -78,9 +78,11 @@ def let_go(change: Change, ended: Sequence[tuple[Entry, JobEnding]]) -> None:
     if any(entry.flags & CANCELLING for entry in gone):
         # Else workers would end a new job with the same id.
         change.notify("control")
-    if reported := [entry.job_id for entry in gone if entry.flags & REPORTED]:
+    # A dead job keeps what it reported and what it has done once.
+    over = [entry for entry, how in ended if how.state != State.DEAD]
+    if reported := [entry.job_id for entry in over if entry.flags & REPORTED]:
         progress_log.forget_progress(change, reported)
-    if marked := [e.job_id for e, how in ended if e.flags & MARKED and how.state != State.DEAD]:
+    if marked := [entry.job_id for entry in over if entry.flags & MARKED]:
         progress_log.forget_marks(change, marked)
     if awaited := {e.job_id: how for e, how in ended if e.flags & CHILDREN}:
         tell_children(change, awaited)

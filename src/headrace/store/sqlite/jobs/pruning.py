@@ -9,7 +9,7 @@ from headrace.core.job.state import State
 from headrace.core.queue_names import group_source
 from headrace.store.oddities import readable
 from headrace.store.sqlite import entries
-from headrace.store.sqlite.entries import MARKED
+from headrace.store.sqlite.entries import MARKED, REPORTED
 from headrace.store.sqlite.gates import flow_parts
 from headrace.store.sqlite.inspection import progress_log
 from headrace.store.sqlite.jobs import completion, history_writer
@@ -124,6 +124,9 @@ def _drop_dead(change: Change) -> None:
     dropped = change.connection.execute(_DROP_OLD_DEAD, old).fetchall()
     too_many = (change.number, _SWEPT_TOGETHER, bounds.most)
     dropped += change.connection.execute(_DROP_TOO_MANY_DEAD, too_many).fetchall()
+    progress_log.forget_progress(
+        change, [job_id for job_id, flags, _ in dropped if flags & REPORTED]
+    )
     progress_log.forget_marks(change, [job_id for job_id, flags, _ in dropped if flags & MARKED])
     flow_parts.leave(change, [(flow, State.DEAD) for _, _, flow in dropped])
     completion.forget_family(change, [job_id for job_id, _, _ in dropped])
@@ -150,6 +153,7 @@ def purge(change: Change, job_ids: Sequence[JobId]) -> list[bool]:
         entries.delete(change.connection, [odd[job_id] for job_id in job_ids if job_id in odd])
         purged = [gone or job_id in odd for job_id, gone in zip(job_ids, purged, strict=True)]
     forgotten = [job_id for job_id, gone in zip(job_ids, purged, strict=True) if gone]
+    progress_log.forget_progress(change, forgotten)
     progress_log.forget_marks(change, forgotten)
     completion.forget_family(change, forgotten)
     if group_source(change.queue):

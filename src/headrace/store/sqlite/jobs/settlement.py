@@ -46,7 +46,7 @@ _MARK_DEAD = f"""
     WITH dead (id, died_ms, reason, history) AS (VALUES {{rows}})
     UPDATE jobs SET state = 'dead', time_ms = dead.died_ms, reason = dead.reason,
         history = dead.history, owner = '', lane = '', task_lane = '',
-        flags = flags & {MARKED | CHILDREN | IN_FLOW} | {LADEN}
+        flags = flags & {MARKED | REPORTED | CHILDREN | IN_FLOW} | {LADEN}
     FROM dead WHERE jobs.id = dead.id"""
 _IN_ORDER = (Done, Retried, Dead, Cancelled, Held, Released)
 """In which order the facts of one step are written."""

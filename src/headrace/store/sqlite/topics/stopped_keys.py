@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.core.job.constraints import Constraints, encode_constraints
 from headrace.core.job.state import Reason
-from headrace.store.sqlite.entries import LADEN, MARKED, lane_gate
+from headrace.store.sqlite.entries import LADEN, MARKED, REPORTED, lane_gate
 from headrace.store.sqlite.inspection.facts import task_of
 from headrace.store.sqlite.rows import queue_id, run_rows, select_rows
 from headrace.store.topics import StoppedKey
@@ -34,7 +34,7 @@ _KEEP_PLACE = """
     UPDATE jobs SET lane = dead.lane FROM dead WHERE jobs.id = dead.id"""
 _FAIL_BLOCKED = f"""
     UPDATE jobs SET state = 'dead', time_ms = ?, reason = '{_FAILED}', gate = '',
-        flags = flags & {MARKED | LADEN}
+        flags = flags & {MARKED | REPORTED | LADEN}
     WHERE queue = ? AND gate = ? AND gate != ''
     RETURNING position, job_id, substr(envelope, 1, 1100)"""
 _ADD_DEAD = f"""

@@ -96,9 +96,9 @@ local function ended(job_id, constraints, in_lane, state, value)
     leave_flow(constraints.flow, job_id, state)
   end
   if any_special() then
-    redis.call('HDEL', key.progress, job_id)
     forget_cancel_requests({job_id})
     if state ~= 'dead' then
+      redis.call('HDEL', key.progress, job_id)
       redis.call('HDEL', key.once, job_id)
     end
     notify_children(job_id, state, value)
@@ -128,6 +128,7 @@ local function forget_dead(entry)
   if stopped_by ~= job.id then
     redis.call('XDEL', key.dead, entry[1])
     places[job.id] = false
+    redis.call('HDEL', key.progress, job.id)
     redis.call('HDEL', key.once, job.id)
     redis.call('DEL', key.flow .. job.id)
     leave_flow(constraints_of(job).flow, job.id, 'dead')
@@ -144,7 +145,8 @@ local function drop_oldest_dead(limit)
       forget_dead(entry)
     end
   end
-  local old = string.format('(%d', now() - own[2])
+  -- Never before 1970: a script that raises half way would lose the job.
+  local old = string.format('(%d', math.max(1, now() - own[2]))
   for _, entry in ipairs(redis.call('XRANGE', key.dead, '-', old, 'COUNT', limit)) do
     forget_dead(entry)
   end

@@ -67,6 +67,7 @@ local function revive_dead()
     local event = entry[2][2]
     if comes_again(event) and not has_failed(constraints_of(job_of(event, entry[2])).lane) then
       redis.call('XDEL', key.dead, entry[1])
+      redis.call('HDEL', key.progress, event)
       places[event] = false
     end
   end

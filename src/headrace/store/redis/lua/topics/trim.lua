@@ -12,7 +12,7 @@ if not redis.call('SET', key.trimmer, '1', 'NX', 'PX', ARGV[4]) then
   return {0, 0}
 end
 local now, gone = now_ms(), {}
-local limit = string.format('%d', math.max(0, now - tonumber(ARGV[1]))) .. '-0'
+local limit = string.format('%d', math.max(1, now - tonumber(ARGV[1]))) .. '-0'
 local needed = first_needed_of(key.ready, now - tonumber(ARGV[2]), gone)
 if needed and precedes_id(needed, limit) then
   limit = needed
