@@ -55,7 +55,11 @@ async def test_a_mail_that_needed_three_attempts_shows_them(app: Headrace) -> No
     assert info.progress.fraction == 0.5
     assert await job.log() == ["try 1", "try 2", "try 3"]
     detail = await app.admin.job(job.id)
-    assert (detail.arguments, detail.result, detail.result_kept) == (["ann"], "sent to ann", True)
+    assert (detail.arguments, detail.result, detail.result_kept) == (
+        {"to": "ann"},
+        "sent to ann",
+        True,
+    )
     assert [attempt.error for attempt in detail.attempts] == errors
     assert (detail.error, detail.attempt, detail.worker) == (None, 3, info.worker)
 

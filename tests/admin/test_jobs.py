@@ -160,7 +160,10 @@ async def test_one_job_is_reported_whole(app: Headrace) -> None:
     ).enqueue("ann", urgent=True)
     info = await app.admin.job("mail-1")
     assert (info.id, info.queue, info.task, info.state) == (job.id, "mail", "send", "waiting")
-    assert (info.arguments, info.headers) == (["ann", True], {"a": "b"})
+    assert (info.arguments, info.headers) == (
+        {"to": "ann", "urgent": True},
+        {"a": "b"},
+    )
     assert (info.lane, info.width, info.key, info.priority) == ("key:ann", 1, "ann", 3)
     assert [limit.most for limit in info.limits] == [5]
     assert info.expires
@@ -180,7 +183,7 @@ async def test_of_a_job_that_ended_its_result_log_and_marks_are_reported(app: He
         job = await work.enqueue()
         assert await job.result(timeout=10) == 5
     info = await app.admin.job(job.id)
-    assert (info.state, info.result, info.arguments) == (State.DONE, 5, [])
+    assert (info.state, info.result, info.arguments) == (State.DONE, 5, {})
     assert info.log == ("one", "two")
     assert await app.admin.log(job.id) == ["one", "two"]
 

@@ -202,7 +202,10 @@ async def test_hooks_of_the_app_and_of_the_dashboard_both_hide(app: Headrace) ->
     async def both(a: str, b: str) -> None: ...
 
     job = await both.enqueue("first-secret", "second-secret")
-    assert (await app.admin.job(job.id)).arguments == ["first-secret", "second-secret"]
+    assert (await app.admin.job(job.id)).arguments == {
+        "a": "first-secret",
+        "b": "second-secret",
+    }
 
     def more(task: str, value: Any) -> Any:
         return {**value, "b": "-"} if isinstance(value, dict) else value
@@ -250,3 +253,17 @@ async def test_the_key_of_a_batch_is_hidden_with_the_arguments_it_is_made_of(
     assert CARD not in written([listed, events, await admin.why(jobs[0].id)])
     assert CARD not in written(await admin.job(jobs[0].id))
     assert CARD in written(await app.admin.job(jobs[0].id))
+
+
+async def test_a_renamed_argument_is_hidden_in_older_jobs_too(app: Headrace) -> None:
+    @app.task(name="charge")
+    async def older(card: str) -> None: ...
+
+    job = await older.enqueue("secret")
+    newer = Headrace("memory://", redact=lambda task, value: {**value, "number": "-"})
+
+    @newer.task(name="charge", renamed_arguments={"card": "number"})
+    async def charge(number: str) -> None: ...
+
+    app.redact, app.tasks = newer.redact, newer.tasks
+    assert (await app.admin.redacted().job(job.id)).arguments == {"number": "-"}

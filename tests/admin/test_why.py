@@ -8,7 +8,7 @@ import re
 import msgspec
 import pytest
 
-from headrace import Context, Headrace, Reject, RetryLater, State, chain, group
+from headrace import Context, Defer, Headrace, Reject, RetryLater, State, chain, group
 from headrace.admin.jobs.why import Why
 from headrace.core.job.history import Attempt, History
 from tests.admin.burying import bury, envelope, one_attempt
@@ -41,6 +41,22 @@ async def test_a_job_that_is_to_run_again(app: Headrace) -> None:
     why = await app.admin.why(job.id)
     assert why.startswith("It is scheduled, due in ")
     assert "to run again after headrace.errors.RetryLater: the task asked" in why
+
+
+async def test_a_job_that_is_put_off_again_and_again(app: Headrace) -> None:
+    @app.task
+    async def work() -> None:
+        runs.append(1)
+        raise Defer(0 if len(runs) < 3 else 60)
+
+    runs: list[int] = []
+    async with app.worker():
+        job = await work.enqueue()
+        while await job.status() is not State.SCHEDULED or len(runs) < 3:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    why = await app.admin.why(job.id)
+    assert why.startswith("It is scheduled, due in ")
+    assert why.endswith("; it has been put off 3 times.")
 
 
 async def test_a_job_that_is_due_and_that_nobody_promotes(app: Headrace) -> None:
@@ -294,7 +310,7 @@ async def test_a_dead_job_whose_task_raised_nothing(app: Headrace) -> None:
         async for _ in job.watch(poll=0.05):
             pass
     why = await app.admin.why(job.id)
-    assert ", after 1 attempt: task 'unfit' returned a object that cannot travel" in why
+    assert ", after 1 attempt: task 'unfit' returned an object that cannot travel" in why
     (attempt,) = (await job.info()).attempts
     assert (attempt.error_type, attempt.error) == ("", attempt.error_text)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -47,10 +48,10 @@ def stuck(name: str) -> None:
 
 
 @app.task
-async def spill(kind: str) -> None:
+async def spill(name: str) -> None:
     """Leaves a task behind that raises what asyncio lets out of the loop."""
     async def leak() -> None:
-        raise {"exit": SystemExit(9), "interrupt": KeyboardInterrupt()}[kind]
+        raise {"exit": SystemExit(9), "interrupt": KeyboardInterrupt()}[name]
 
     asyncio.create_task(leak())
     await asyncio.sleep(0.05)
@@ -81,3 +82,16 @@ def start(shop: Path) -> Iterator[Start]:
     yield start_one
     for program in programs:
         program.clean_up()
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty directory to import from; what is imported there is forgotten."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in ("HEADRACE_URL", "HEADRACE_NAMESPACE", "HEADRACE_INCLUDE"):
+        monkeypatch.delenv(name, raising=False)
+    known = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - known:
+        del sys.modules[name]

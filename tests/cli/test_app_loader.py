@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from headrace import ConfigError, Headrace
 from headrace.cli.app_loader import chosen_app, load_app
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty directory to import from; what is imported there is forgotten."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    for name in ("HEADRACE_URL", "HEADRACE_NAMESPACE"):
-        monkeypatch.delenv(name, raising=False)
-    known = set(sys.modules)
-    yield tmp_path
-    for name in set(sys.modules) - known:
-        del sys.modules[name]
 
 
 def test_an_app_in_the_current_directory_is_found(place: Path) -> None:
@@ -38,7 +23,9 @@ def test_an_app_may_be_deep_inside(place: Path) -> None:
     assert isinstance(load_app("firm.jobs:Site.app"), Headrace)
 
 
-@pytest.mark.parametrize("text", ["", "shop", ":app", "shop:", "shop.py:app()", "a:b:c", "1:2"])
+@pytest.mark.parametrize(
+    "text", ["", "nowhere", ":app", "nowhere:", "nowhere.py:app()", "a:b:c", "1:2"]
+)
 def test_what_is_no_import_string_is_refused(place: Path, text: str) -> None:
     with pytest.raises(ConfigError, match="module:attribute"):
         load_app(text)

@@ -21,7 +21,8 @@ from click.testing import CliRunner
 from headrace.cli import main
 from headrace.errors import ConfigError
 from tests.cli.conftest import Start
-from tests.cli.programs import Program
+from tests.cli.programs import LONG, Program
+from tests.servers import RedisServer
 
 
 def refused(*arguments: str, env: dict[str, str] | None = None) -> str:
@@ -91,6 +92,26 @@ def test_it_serves_until_it_is_asked_to_end_also_while_a_page_is_followed(
         assert stream.read(), "the stream ends"
     assert program.ended() == 0
     assert "Traceback" not in program.output
+
+
+def test_it_waits_for_its_store_for_as_long_as_it_may(
+    start: Start, redis_server: RedisServer
+) -> None:
+    redis_server.kill()
+    given_up = start(
+        *("dashboard", "shop:app", "--port", "0", "--wait-for-store", "0.3"),
+        HEADRACE_URL=redis_server.url,
+    )
+    assert given_up.ended() == 2
+    assert "the dashboard waited 0.3 s for its store: Redis cannot be" in given_up.output
+    patient = {"HEADRACE_URL": redis_server.url, "HEADRACE_WAIT_FOR_STORE": "600"}
+    program = start("dashboard", "shop:app", "--port", "0", **patient)
+    program.says("the dashboard waits for its store: Redis cannot be reached")
+    redis_server.start()
+    with browser().open(url_of(program), timeout=LONG) as page:
+        assert b"shop" in page.read()
+    program.send(signal.SIGTERM)
+    assert program.ended() == 0
 
 
 def test_actions_are_logged_in_the_form_that_was_asked_for(shop: Path, start: Start) -> None:

@@ -321,7 +321,7 @@ def test_replay_with_other_arguments(dead: Graveyard, shop: Path) -> None:
     (shop / "post.py").write_text(SENDING)
     said = _in_shop(shop, "replay", "post:app", "mail-1", "--set", 'to="zoe"', "--set", "times=3")
     assert said == (0, "replayed 1 job\n")
-    assert asyncio.run(_arguments(dead.url, "mail-1")) == ["zoe", 3]
+    assert asyncio.run(_arguments(dead.url, "mail-1")) == {"to": "zoe", "times": 3}
 
 
 async def _arguments(url: str, id: str) -> object:

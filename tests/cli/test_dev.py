@@ -6,12 +6,15 @@ import asyncio
 import os
 import re
 import signal
+import sys
 import urllib.request
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from headrace import Headrace
+from headrace.cli import main
 from headrace.cli.processes.dev import Sources, dev_processes
 from tests.cli.conftest import Start
 from tests.cli.programs import Program, eventually, is_alive
@@ -175,6 +178,18 @@ def test_a_worker_is_given_more_time_than_its_drain(drain: float) -> None:
     assert dev_processes("mill:app", 8370, 10, drain).patience > drain + 15
 
 
+def test_without_its_packages_there_is_no_dashboard_and_dev_says_so(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (shop / "dev_app.py").write_text("from headrace import Headrace\napp = Headrace()\n")
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    # As if Ctrl-C came at once.
+    monkeypatch.setattr("headrace.cli.processes.dev._look_after", lambda *_: None)
+    result = CliRunner().invoke(main, ["dev", "dev_app:app", "--port", str(free_port())])
+    assert "no dashboard, it needs uvicorn: pip install 'headrace[dashboard]'" in result.output
+    assert "http://" not in result.output
+
+
 def test_what_cannot_work_is_refused_at_once(shop: Path, start: Start) -> None:
     (shop / "mill.py").write_text("from headrace import Headrace\napp = Headrace('memory://')\n")
     program = start("dev", "mill:app")
@@ -183,6 +198,16 @@ def test_what_cannot_work_is_refused_at_once(shop: Path, start: Start) -> None:
     program = start("dev")
     assert program.ended() == 2
     assert "say which app: headrace dev shop:app" in program.output
+
+
+def test_worker_and_dashboard_wait_for_a_store_that_is_away(start: Start) -> None:
+    away = {"HEADRACE_URL": f"redis://127.0.0.1:{free_port()}/0"}
+    program = start("dev", "shop:app", "--port", str(free_port()), **away)
+    program.says("the worker waits for its store: Redis cannot be reached")
+    program.says("the dashboard waits for its store: Redis cannot be reached")
+    program.send(signal.SIGINT)
+    assert program.ended() == 0
+    assert "the dashboard ended" not in program.output
 
 
 def test_files_that_are_new_gone_or_different_are_noticed(tmp_path: Path) -> None:

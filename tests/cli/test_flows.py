@@ -72,7 +72,7 @@ def test_a_job_is_shown_with_those_it_is_after_and_what_failed_first(bakery: Bak
     assert dead["ended"]
     assert shown("oven")["after"] == "dough of task mix: done"
     assert shown("oven")["received"] == "500"
-    assert shown("oven")["arguments"] == "[]"
+    assert shown("oven")["arguments"] == "{}"
     assert "received" not in shown("dough")
     assert shown("last")["received"] == "its first argument comes from the jobs that it is after"
     assert json.loads(bakery.run("show", "oven", "--json").stdout)["received"] == [500]

@@ -131,7 +131,7 @@ def test_list_as_json_has_stable_keys(jobs: Depot) -> None:
         "waited": None,
         "took": None,
         "started": None,
-        "arguments": ["ann"],
+        "arguments": {"to": "ann"},
         "lacks_first_argument": False,
         "tags": [],
     }
@@ -162,7 +162,7 @@ def test_show_says_everything_and_steers_no_terminal(jobs: Depot) -> None:
         "id         load-1",
         "state      waiting",
         "progress   40%",
-        "arguments  ['\\x1b[2J wiped']",
+        "arguments  {'text': '\\x1b[2J wiped'}",
     ):
         assert line in lines
     assert lines[-3:] == ["log", "  one", "  \\x1b two"]

@@ -48,7 +48,20 @@ def test_every_command_has_help(words: list[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["fly"], "headrace: No such command 'fly' (see 'headrace --help')"),
+        (["fly"], "headrace: there is no command 'fly' (see 'headrace --help')"),
+        (["wroker"], "headrace: there is no command 'wroker': did you mean 'worker'? (see"),
+        (["beat"], "headrace: there is no command 'beat': workers fire schedules: headrace work"),
+        (
+            ["purge", "shop:app"],
+            "headrace: there is no command 'purge': it is headrace jobs cancel --state waiting, "
+            "and for dead jobs headrace dead purge (see",
+        ),
+        (
+            ["-A", "shop", "worker"],
+            "headrace: No such option '-A': the app comes after the command",
+        ),
+        (["worker", "shop:app", "-l", "info"], "headrace: No such option '-l': here it is --log-"),
+        (["queues", "pauze", "shop:app"], "headrace: there is no command 'pauze': did you mean"),
         (["dead"], "headrace: Missing command (see 'headrace dead --help')"),
         (["queues", "a", "b"], "headrace: Got unexpected extra argument (b) (see"),
     ],

@@ -256,7 +256,7 @@ def send_held(count: int) -> None:
     app = Headrace(namespace="shop")
 
     @app.task(name="hold")
-    async def remote(argument: str) -> None: ...
+    async def remote(name: str) -> None: ...
 
     async def main() -> None:
         async with app:

@@ -72,7 +72,7 @@ def test_remove_needs_a_yes(calendar: Calendar) -> None:
 def test_run_sends_one_job_now(calendar: Calendar) -> None:
     id = calendar.run("run", "nightly").stdout.strip()
     shown = CliRunner(env={"HEADRACE_URL": calendar.url}).invoke(main, ["jobs", "show", id])
-    assert "arguments  ['today']" in shown.stdout.splitlines()
+    assert "arguments  {'day': 'today'}" in shown.stdout.splitlines()
     assert json.loads(calendar.run("run", "nightly", "--json").stdout).keys() == {"id"}
 
 

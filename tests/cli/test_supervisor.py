@@ -37,11 +37,13 @@ class Pretended:
 class Scene:
     """A supervisor of pretended processes, and a clock that the test moves."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, burst: bool = False) -> None:
         self.now = 1000.0
         self.started: list[Pretended] = []
         self.fails = False
-        self.supervisor = Supervisor(Scaling(count, count), self._start, monotonic=lambda: self.now)
+        self.supervisor = Supervisor(
+            Scaling(count, count), self._start, burst=burst, monotonic=lambda: self.now
+        )
 
     def _start(self) -> Pretended:
         if self.fails:
@@ -80,6 +82,20 @@ def test_a_process_that_died_is_replaced_after_a_pause_that_doubles() -> None:
         assert len(scene.started) == count
         assert scene.step(0.002) is None
     assert pauses == [1, 2, 4, 8]
+
+
+def test_in_a_burst_a_process_that_has_ended_is_not_replaced() -> None:
+    scene = Scene(2, burst=True)
+    scene.step()
+    assert scene.end(0) is None
+    assert scene.supervisor.active == 1
+    scene.started[0].code = -signal.SIGKILL
+    pause = scene.step()
+    assert pause is not None
+    scene.step(pause)
+    assert len(scene.started) == 3
+    assert scene.end(1) is None
+    assert (scene.supervisor.finished, scene.supervisor.exit_code) == (True, 1)
 
 
 def test_after_five_quick_deaths_one_is_kept_going_and_if_it_lives_all_are(

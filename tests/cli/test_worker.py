@@ -18,7 +18,7 @@ def send(task: str, argument: str, url: str | None = None) -> None:
     app = Headrace(url, namespace="shop")
 
     @app.task(name=task)
-    async def remote(argument: str) -> None: ...
+    async def remote(name: str) -> None: ...
 
     async def main() -> None:
         async with app:
@@ -41,6 +41,15 @@ def test_a_worker_runs_jobs_of_the_queues_it_was_given(start: Start, shop: Path)
     eventually("the job has run", (shop / "touched").exists)
     worker.send(signal.SIGINT)
     assert worker.ended() == 0
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_burst_ends_by_itself(start: Start, shop: Path, processes: str) -> None:
+    send("touch", "touched")
+    worker = start("worker", "shop:app", "-p", processes, HEADRACE_BURST="1")
+    assert worker.ended() == 0
+    assert (shop / "touched").exists(), worker.output
+    assert "the burst ends; left for later: nothing" in worker.output
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
@@ -154,9 +163,12 @@ def test_a_lifespan_that_fails_is_a_crash(start: Start, shop: Path) -> None:
     ("arguments", "text"),
     [
         (["nothing:app"], "there is no module 'nothing'"),
-        (["shop:nothing"], "module 'shop' has no 'nothing'; its apps: app"),
+        (["shop:nothing"], "module 'shop' has no 'nothing': write shop:app"),
         (["shop:touch"], "shop:touch is not a Headrace app"),
-        (["shop"], "write module:attribute"),
+        (["shop"], "write shop:app"),
+        (["shop.py:app"], "write shop:app"),
+        (["shpo:app"], "did you mean 'shop'?"),
+        (["nowhere"], "write module:attribute"),
         ([], "say which app"),
         (["shop:app", "-A", "shop:app"], "given twice"),
         (["shop:app", "-c", "0"], "Invalid value for '-c'"),

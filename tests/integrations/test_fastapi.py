@@ -91,3 +91,32 @@ def test_the_applications_own_lifespan_runs_inside(jobs: Headrace) -> None:
 def test_what_is_no_app_is_refused_when_the_program_starts() -> None:
     with pytest.raises(ConfigError, match="takes a Headrace app"):
         lifespan("shop:app")  # type: ignore[arg-type]
+
+
+def test_a_test_replaces_the_app_of_routes(jobs: Headrace) -> None:
+    web, other = site(jobs), Headrace("memory://")
+
+    @web.get("/namespace")
+    async def namespace(app: Annotated[Headrace, Depends(depends(jobs))]) -> str:
+        return app.url
+
+    web.dependency_overrides[depends(jobs)] = depends(other)
+    with TestClient(web) as client:
+        assert client.get("/namespace").json() == other.url
+        web.dependency_overrides.clear()
+        assert client.get("/namespace").json() == jobs.url
+    with pytest.raises(ConfigError, match="takes a Headrace app"):
+        depends("shop:app")  # type: ignore[arg-type]
+
+
+def test_routes_send_to_the_store_of_the_test(tmp_path: Path) -> None:
+    jobs = Headrace(f"sqlite:///{tmp_path}/jobs.db")
+    web = site(jobs, worker=True)
+    for _ in range(2):
+        # A client that is not entered runs each request in an event loop of its own.
+        with jobs.testing():
+            assert TestClient(web).post("/sums", params={"a": 2, "b": 3}).json()["id"]
+            with TestClient(web) as client:
+                id = client.post("/sums", params={"a": 2, "b": 3}).json()["id"]
+                assert client.get(f"/sums/{id}").json() == 5
+    assert not list(tmp_path.iterdir())

@@ -275,7 +275,7 @@ async def test_done_jobs_are_shown_in_a_tab_of_their_own(app: Headrace) -> None:
         await pilot.press("4")
         ended = top.query_one(EndedTable)
         await until(pilot, lambda: ended.row_count == 1)
-        assert cells(ended)[0][2:7] == ["1", "hold", "['o-17']", "default", held.id]
+        assert cells(ended)[0][2:7] == ["1", "hold", "{'order': 'o-17'}", "default", held.id]
         await pilot.press("enter")
         await until(pilot, lambda: held.id in read(top))
         facts = {line.partition(" ")[0] for line in read(top).splitlines()}

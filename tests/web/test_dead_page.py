@@ -114,7 +114,10 @@ async def test_a_job_is_edited_and_sent_again(mailing: Headrace) -> None:
         answer = await edited(person, id, to='"bob"', options='{"n": [1]}')
         assert flash(answer.text) == "Replayed with changed to and options."
     job = await mailing.admin.job(id)
-    assert (job.state, job.arguments) == (State.WAITING, ["bob", 5, {"n": [1]}])
+    assert (job.state, job.arguments) == (
+        State.WAITING,
+        {"to": "bob", "cents": 5, "options": {"n": [1]}},
+    )
 
 
 async def test_what_is_redacted_is_not_edited_unless_a_new_value_is_typed(
@@ -133,8 +136,9 @@ async def test_what_is_redacted_is_not_edited_unless_a_new_value_is_typed(
         answer = await edited(person, first, cents="6")
         assert flash(answer.text) == "Replayed with changed cents."
         await edited(person, second, options='{"name": "ann"}')
-    assert (await mailing.admin.job(first)).arguments == [given[0], 6, given[2]]
-    assert (await mailing.admin.job(second)).arguments == [given[0], 5, {"name": "ann"}]
+    kept = {"to": given[0], "cents": 5, "options": given[2]}
+    assert (await mailing.admin.job(first)).arguments == {**kept, "cents": 6}
+    assert (await mailing.admin.job(second)).arguments == {**kept, "options": {"name": "ann"}}
 
 
 async def test_a_form_that_is_sent_twice_says_that_the_job_is_not_dead_any_more(
@@ -158,7 +162,10 @@ async def test_fields_are_safe_and_come_back_as_they_are(mailing: Headrace) -> N
         assert json.loads(typed(page)["argument:to"]) == value
         answer = await edited(person, id, to=typed(page)["argument:to"].replace("x", "y"))
         assert "Replayed" in flash(answer.text)
-    assert (await mailing.admin.job(id)).arguments == [value.replace("x", "y"), 5]
+    assert (await mailing.admin.job(id)).arguments == {
+        "to": value.replace("x", "y"),
+        "cents": 5,
+    }
 
 
 @pytest.mark.parametrize(
@@ -194,7 +201,7 @@ async def test_what_has_no_form_in_json_is_kept_unless_a_new_value_is_typed(
         assert "cannot be written as JSON" in page
         assert "Replayed" in flash((await edited(person, id, cents="6")).text)
     arguments = (await mailing.admin.job(id)).arguments
-    assert arguments == ["ann", 6, {"file": b"\x00", "n": {1: 2}}]
+    assert arguments == {"to": "ann", "cents": 6, "options": {"file": b"\x00", "n": {1: 2}}}
 
 
 async def test_a_job_of_an_unknown_task_can_be_replayed_but_not_edited(app: Headrace) -> None:

@@ -107,11 +107,15 @@ def test_arguments_have_the_names_of_their_parameters() -> None:
 
     assert named(app, send.name, ["ada", "hi"]) == {"to": "ada", "subject": "hi"}
     assert named(app, send.name, ["hi"], lacks_first_argument=True) == {"subject": "hi"}
-    assert named(app, many.name, [[1, 2, 3], {"x": 4}]) == {
+    assert named(app, many.name, {"first": 1, "*": [2, 3], "x": 4}) == {
         "first": 1,
         "rest": (2, 3),
         "options": {"x": 4},
     }
-    assert named(app, send.name, [1, 2, 3, 4]) == [1, 2, 3, 4]
+    assert named(app, many.name, [1, 2, 3]) == {"first": 1, "rest": (2, 3)}
+    # Also what does not fit, so that a hook finds what it hides by name.
+    more = named(app, send.name, ["ada", "hi", True, 4])
+    assert more == {"to": "ada", "subject": "hi", "urgent": True, "*": [4]}
+    assert named(app, send.name, {"to": "ada", "gone": 1}) == {"to": "ada", "gone": 1}
     assert named(app, "gone", [1]) == [1]
-    assert named(app, many.name, [[1], {"first": 2}]) == [[1], {"first": 2}]
+    assert named(app, many.name, {"*": 5}) == {"*": 5}

@@ -45,6 +45,7 @@ class Action:
     at: datetime
     """When it began, by the store's clock."""
     actor: str
+    """Who did it."""
     verb: str
     """The method of the admin: `pause`, `replay` and so on."""
     target: str

@@ -37,9 +37,11 @@ class StoreInfo:
     kind: str
     """Such as `Redis`."""
     version: str
+    """That of the server or library."""
     url: str
     """Without its password."""
     namespace: str
+    """The app's."""
     risks: tuple[str, ...]
     """Settings that may lose jobs, each as a sentence."""
     seconds: float
@@ -96,13 +98,22 @@ class Admin(
         """An admin that records every action as done by `actor`, a person or a program, at
         `address` if that is known. `actions` lists the records. The logger `headrace.actions` has
         them too, with the fields `actor`, `address`, `verb`, `target`, `detail` and `outcome`.
-        Changed arguments are recorded as the redact hooks leave them."""
+        Changed arguments are recorded as the redact hooks leave them.
+
+        Args:
+            actor: A person or a program.
+            address: From where, if that is known.
+        """
         return Admin(self._app, ActionRecorder(actor, address), self._redaction)
 
     def redacted(self, redact: Redact | None = None) -> Admin:
         """An admin whose answers leave out what the app's `redact` hides, and this one, as far as
         that can be recognised; a search does not find it either. Actions apply to the same jobs.
-        The dashboard, the command line and the terminal view use it."""
+        The dashboard, the command line and the terminal view use it.
+
+        Args:
+            redact: A function of the task's name and the value; the app's alone unless said.
+        """
         return Admin(self._app, self._recorder, redaction_of(self._app, redact))
 
     @property
@@ -113,7 +124,12 @@ class Admin(
     async def actions(self, limit: int = 100, before: str = "") -> list[Action]:
         """Actions recorded with `by`, the latest first, failed ones included; with `before`, an id,
         only earlier ones. They are kept for the app's `actions_kept`, 90 days by default, and no
-        more than 100,000."""
+        more than 100,000.
+
+        Args:
+            limit: How many at most.
+            before: The id of an action: only earlier ones.
+        """
         limits.check_count("limit", limit)
         return await read_actions(await self._store(), self._app.actions_kept, limit, before)
 
@@ -128,7 +144,13 @@ class Admin(
         """What happened to the jobs of a queue, from the oldest event that is kept, or after the
         cursor of one that was read before; `$` is now. `follow` waits for more, for ever. If
         events after the cursor are not kept any more, the first one is `lost`. The events of each
-        shard of a group are in order."""
+        shard of a group are in order.
+
+        Args:
+            queue: A queue, or a group such as `billing@orders`.
+            after: The cursor of an event, or `$` for now; the oldest kept unless said.
+            follow: Whether to wait for more, for ever.
+        """
         store, names = await self._store(), await self._queue_names(queue)
         async with aclosing(read_events(store, names, after, follow=follow)) as events:
             async for event in events:
@@ -144,7 +166,13 @@ class Admin(
     ) -> list[MinuteStats]:
         """Counters of the last minutes, the running one included, for each task with any in each
         queue, group or shard, or in the named queues. They are kept for a day. Two calls to the
-        store if queues are named; one less with `now`, an answer of `now()`."""
+        store if queues are named; one less with `now`, an answer of `now()`.
+
+        Args:
+            minutes: How many, up to a day.
+            queue: A queue or a group, or a list of those; all unless said.
+            now: An answer of `now()`, which saves asking again.
+        """
         limits.check_count("minutes", minutes)
         now_ms = None if now is None else int(now.timestamp() * 1000)
         names = await self._sources_named(queue)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.client.declarations import DeclaredApp
+from headrace.core.misfit import Misfit
+from headrace.core.task.argument_reader import with_new_names
+from headrace.core.task.further_arguments import BY_PLACE, FURTHER, VARIADIC, by_parameter
 
 if TYPE_CHECKING:
     from headrace.client.task import Task
@@ -20,9 +23,6 @@ class AdminApp(DeclaredApp, Protocol):
 
     @property
     def actions_kept(self) -> float: ...
-
-
-_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def parameters_of(app: AdminApp, task: str | None) -> dict[str, inspect.Parameter] | None:
@@ -39,30 +39,49 @@ def caller_parameters(task: Task[..., Any]) -> dict[str, inspect.Parameter]:
     return {name: p for name, p in parameters.items() if name != task.signature.injected_as}
 
 
+def names_of(app: AdminApp | None, task: str | None) -> tuple[str, ...]:
+    """All names of a task, by one of them: of a task that was renamed, also the earlier ones."""
+    if not task:
+        return ()
+    found = None if app is None else app.tasks.get(task)
+    return (task,) if found is None else found.declared.names
+
+
 def named(
     app: AdminApp, task: str | None, arguments: Any, *, lacks_first_argument: bool = False
 ) -> Any:
-    """Plain arguments by name; unchanged if the app has no such task or they do not fit it. With
+    """Plain arguments by the names that the task has here, and what it does not take by the names
+    that they came with, or under `*`; unchanged if the app has no such task. With
     `lacks_first_argument`, the first comes from other jobs and is not among them."""
     parameters = parameters_of(app, task)
-    if parameters is None or not isinstance(arguments, list):
+    if parameters is None or not isinstance(arguments, (dict, list)):
         return arguments
-    python = inspect.Signature(list(parameters.values())[1 if lacks_first_argument else 0 :])
-    if any(each.kind in _VARIADIC for each in python.parameters.values()):
-        return _bound(python, arguments)
-    if len(arguments) > len(python.parameters):
-        return arguments
-    return dict(zip(python.parameters, arguments, strict=False))
-
-
-def _bound(python: inspect.Signature, arguments: list[Any]) -> Any:
-    """By name, for a function with `*args` or `**kwargs`: they travel as a list and a mapping."""
-    if len(arguments) != 2 or not isinstance(arguments[0], list):
-        return arguments
-    args, kwargs = arguments
-    if not isinstance(kwargs, Mapping) or not all(isinstance(name, str) for name in kwargs):
-        return arguments
+    python = _of_caller(list(parameters.values()), lacks_first_argument)
+    if isinstance(arguments, list):
+        arguments = in_order(python, arguments)
+    found = app.tasks.get(task or "")
+    renamed = {} if found is None else found.declared.renamed_arguments
     try:
-        return dict(python.bind_partial(*args, **kwargs).arguments)
-    except TypeError:
+        # As the task calls them now, so that a hook that hides one finds it in older jobs too.
+        taken, unknown = by_parameter(python, with_new_names(arguments, renamed))
+    except Misfit:
         return arguments
+    return {**unknown, **taken}
+
+
+def _of_caller(
+    parameters: list[inspect.Parameter], lacks_first_argument: bool
+) -> inspect.Signature:
+    first = parameters[:1] if lacks_first_argument else []
+    if first and first[0].kind not in VARIADIC:
+        parameters = parameters[1:]
+    return inspect.Signature(parameters)
+
+
+def in_order(python: inspect.Signature, values: list[Any]) -> dict[str, Any]:
+    """An array as a map: further ones, which may have no parameter, under `*`."""
+    names = [p.name for p in python.parameters.values() if p.kind not in VARIADIC]
+    if any(p.kind is p.VAR_POSITIONAL for p in python.parameters.values()):
+        names = [p.name for p in python.parameters.values() if p.kind in BY_PLACE]
+    further = values[len(names) :]
+    return {**dict(zip(names, values, strict=False)), **({FURTHER: further} if further else {})}

@@ -19,8 +19,9 @@ _DAY = timedelta(days=1)
 
 class _Conditions(TypedDict, total=False):
     task: str | None
+    """Jobs of this task."""
     tag: str | None
-    """One of the tags that it was sent with."""
+    """One of the tags that the job was sent with."""
     search: str | None
     """A text in the id, the arguments or an error; case does not matter. `order=o-17` also finds
     jobs whose argument `order` is that value."""
@@ -43,6 +44,7 @@ class DeadConditions(_Conditions, total=False):
     """Conditions on dead jobs. Each that is given must hold."""
 
     reason: str | None
+    """Jobs that are dead for this reason, such as "retries_exhausted"."""
     error: str | None
     """A text in the type or the text of the last error; case does not matter."""
     error_type: str | None
@@ -60,18 +62,31 @@ class JobFilter:
     """A filter of jobs. A field that is None, or an empty text, excludes nothing."""
 
     queue: str | None = None
+    """A queue, or a group such as `billing@orders`."""
     state: State | str | None = None
+    """A state."""
     reason: str | None = None
+    """Why a job is dead."""
     task: str | None = None
+    """The name of a task."""
     tag: str | None = None
+    """One of the tags that a job was sent with."""
     flow: str | None = None
+    """The id of a flow's last job, for all jobs of that flow."""
     error: str | None = None
+    """A text in the type or the text of the last error; case does not matter."""
     error_type: str | None = None
+    """The type of the last error, in full."""
     place: str | None = None
+    """Where the code raised it, as `DeadGroup.place` says it."""
     search: str | None = None
+    """A text in the id, the arguments or an error; case does not matter."""
     arguments: bool = True
+    """Whether `search` looks into arguments."""
     since: Moment | None = None
+    """Sent, or died, at this moment or later; with a `timedelta`, at most so long ago."""
     until: Moment | None = None
+    """Sent, or died, before this moment; with a `timedelta`, longer ago than that."""
 
     def __bool__(self) -> bool:
         """Whether there is any condition."""
@@ -112,12 +127,20 @@ class JobFilter:
 
     def describe_jobs(self, shown: Callable[[str], str] = str) -> str:
         """Such as "all waiting jobs of task send in queue mail that were sent in the last hour".
-        Texts that people typed go through `shown`."""
+        Texts that people typed go through `shown`.
+
+        Args:
+            shown: Makes a text that people typed fit to be shown.
+        """
         state = shown(self.state) if self.state else "unfinished"
         return self._describe(f"{state} jobs", "were sent", shown)
 
     def describe_dead(self, shown: Callable[[str], str] = str) -> str:
-        """Such as "all dead jobs of task send in queue mail that died in the last hour"."""
+        """Such as "all dead jobs of task send in queue mail that died in the last hour".
+
+        Args:
+            shown: Makes a text that people typed fit to be shown.
+        """
         return self._describe("dead jobs", "died", shown)
 
     def _describe(self, noun: str, happened: str, shown: Callable[[str], str]) -> str:

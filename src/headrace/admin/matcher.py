@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from headrace.admin.app import AdminApp
+from headrace.admin.app import AdminApp, names_of
 from headrace.admin.bodies import opened, sent_at, task_of
 from headrace.admin.dead.error_place import last_place
 from headrace.admin.filters import JobFilter, Moment
@@ -37,7 +37,8 @@ class JobMatcher:
     are up to the caller."""
 
     search: Search = _ANYTHING
-    task: str | None = None
+    tasks: tuple[str, ...] = ()
+    """The names of a task; empty for all tasks."""
     tag: str = ""
     flow: JobId = b""
     reason: str | None = None
@@ -60,7 +61,7 @@ class JobMatcher:
             search=Search.of(
                 wanted.search, arguments=wanted.arguments, redaction=redaction, app=app
             ),
-            task=wanted.task,
+            tasks=names_of(app, wanted.task),
             tag=wanted.tag or "",
             flow=b"" if wanted.flow is None else ids.to_id(wanted.flow),
             reason=wanted.reason,
@@ -88,7 +89,7 @@ class JobMatcher:
         envelope = opened(seen.envelope)
         return (
             self._in_time(job_id, envelope)
-            and (self.task is None or self.task == _task_in(seen, envelope))
+            and (not self.tasks or _task_in(seen, envelope) in self.tasks)
             and self._is_tagged(envelope)
             and (not self.flow or self._of_flow(job_id, envelope))
             and self.search.finds(job_id, envelope, seen.history)
@@ -99,7 +100,7 @@ class JobMatcher:
         return (
             self.since_ms <= job.died_ms < self.until_ms
             and self.reason in (None, job.reason)
-            and (self.task is None or task_of(job.envelope) == self.task)
+            and (not self.tasks or task_of(job.envelope) in self.tasks)
             and (not self.tag or self._is_tagged(opened(job.envelope)))
             and (not self.error or self._has_error(job))
             and (not (self.error_type or self.place) or self._is_of_group(job))

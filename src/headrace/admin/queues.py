@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
+from headrace.admin.app import names_of
 from headrace.admin.context import AdminContext
 from headrace.admin.recorded import recorded
 from headrace.admin.workers import read_workers
@@ -27,12 +28,19 @@ class QueueInfo:
     """A queue, how many of its jobs are in each state, and what is paused."""
 
     name: str
+    """The name of the queue or group."""
     waiting: int
+    """For a worker."""
     running: int
+    """In a worker."""
     scheduled: int
+    """For later."""
     dead: int
+    """Given up, and kept."""
     blocked: int = 0
+    """Behind a key, a limit, a paused task or other jobs."""
     paused: bool = False
+    """Whether the queue is paused."""
     paused_tasks: tuple[str, ...] = ()
     """Tasks that are paused in this queue, by name, whether or not the queue is."""
     oldest: datetime | None = None
@@ -77,6 +85,7 @@ class QueuePage:
     """Some queues, by name."""
 
     queues: list[QueueInfo]
+    """The queues on it."""
     total: int
     """How many there are, on this page and others."""
     cursor: str
@@ -96,7 +105,13 @@ class QueueAdmin(AdminContext):
     ) -> QueuePage:
         """As `queues`, those whose name contains `search`, ignoring case, `limit` at a time:
         `after` is the cursor of the page before. At most five calls to the store, however many
-        queues there are."""
+        queues there are.
+
+        Args:
+            search: A text in the name; case does not matter.
+            after: The cursor of the page before.
+            limit: How many at most.
+        """
         limits.check_count("limit", limit)
         wanted = (search or "").casefold()
         names = [name for name in await self._listed() if wanted in name.casefold()]
@@ -107,7 +122,11 @@ class QueueAdmin(AdminContext):
 
     async def queue(self, name: str) -> QueueInfo:
         """One queue; all zero if nothing was ever sent to it. Or a group, such as
-        `billing@orders`, in all shards of its topic; paused if it is in any."""
+        `billing@orders`, in all shards of its topic; paused if it is in any.
+
+        Args:
+            name: The name of the queue or group.
+        """
         store, names = await self._store(), await self._queue_names(name)
         states, now_ms = await store.survey(names), await store.time_ms()
         return QueueInfo.of(name, states, now_ms, self._concurrency(name))
@@ -118,7 +137,11 @@ class QueueAdmin(AdminContext):
 
     async def names_like(self, name: str) -> list[str] | None:
         """None if this is one of `queues`, or a group of a topic; otherwise the names of all,
-        one of them may be meant."""
+        one of them may be meant.
+
+        Args:
+            name: The name that someone gave.
+        """
         names = await self._listed()
         return None if name in names or group_source(name) or is_log(name) else names
 
@@ -148,12 +171,18 @@ class QueueAdmin(AdminContext):
     async def pause(self, queue: str, task: str | None = None) -> None:
         """Start no more jobs of a queue, or of one task in it, until `resume`: on no worker, also
         not on later ones. Running jobs go on. Neither has to exist yet. A group, such as
-        `billing@orders`, handles no more events; other groups go on."""
+        `billing@orders`, handles no more events; other groups go on.
+
+        Args:
+            queue: A queue, or a group such as `billing@orders`.
+            task: The name of a task: only its jobs in this queue.
+        """
         _check_task(queue, task)
         await self._note_pause(queue, task, paused=True)
         store = await self._store()
         for name in await self._queue_names(queue):
-            await store.pause(name, task or "")
+            for each in names_of(self._app, task) or ("",):
+                await store.pause(name, each)
         if not group_source(queue) and queue not in await store.queues():
             # Only for the list: a full store pauses all the same.
             with suppress(StoreFull):
@@ -161,12 +190,18 @@ class QueueAdmin(AdminContext):
 
     @recorded
     async def resume(self, queue: str, task: str | None = None) -> None:
-        """Undo `pause`: of the queue, or of one task in it, which are independent."""
+        """Undo `pause`: of the queue, or of one task in it, which are independent.
+
+        Args:
+            queue: A queue, or a group such as `billing@orders`.
+            task: The name of a task that was paused in this queue.
+        """
         _check_task(queue, task)
         await self._note_pause(queue, task, paused=False)
         store = await self._store()
         for name in await self._queue_names(queue):
-            await store.resume(name, task or "")
+            for each in names_of(self._app, task) or ("",):
+                await store.resume(name, each)
 
     async def _note_pause(self, queue: str, task: str | None, *, paused: bool) -> None:
         """Note for the record, if there is one, whether it was paused."""
@@ -181,7 +216,12 @@ class QueueAdmin(AdminContext):
         """Remove a queue that nothing is sent to any more; False if there is none of this name,
         which may be an invalid one. `ConfigError` if it holds jobs, dead ones included, or a
         running worker reads it, unless `force`: then the jobs are lost, also those that run, and
-        the worker creates the queue again. A queue that the app declares is still listed."""
+        the worker creates the queue again. A queue that the app declares is still listed.
+
+        Args:
+            name: The name of the queue.
+            force: Whether to remove it with all its jobs.
+        """
         _check_removable(name)
         store = await self._store()
         for worker in [] if force else await read_workers(store):

@@ -21,9 +21,11 @@ from headrace.admin.bodies import arguments_of
 from headrace.core.job.constraints import (
     BATCH_GATE,
     NO_CONSTRAINTS,
+    RATE_GATE,
     Constraints,
     Limit,
     batch_gate,
+    rate_gate,
 )
 from headrace.core.job.envelope import Envelope
 from headrace.core.job.progress import Progress
@@ -42,7 +44,6 @@ Redact = Callable[[str, Any], Any]
 returns what is shown of it."""
 
 FAILED = "(hidden: redact failed)"
-_RATE = "rate:"
 _KEY = "key:"
 
 
@@ -111,7 +112,8 @@ class Hooked(Redaction):
         shown = self.value(task, named(self._app, task, [value]))
         if isinstance(shown, Mapping):
             # By the name of the parameter; a hook may leave it out.
-            return next(iter(shown.values()), None)
+            first = next(iter(shown.values()), None)
+            return first[0] if isinstance(first, tuple) and first else first  # of `*args`
         return shown[0] if isinstance(shown, list | tuple) and shown else shown
 
     def masks(
@@ -221,8 +223,8 @@ def masked_lane(lane: str, masks: Masks, task: str | None) -> str:
 
 def masked_gate(gate: str, masks: Masks, task: str | None) -> str:
     """The name of a limit or a batch, with another in place of its `rate_key` or `batch_key`."""
-    kind = next((each for each in (_RATE, BATCH_GATE) if gate.startswith(each)), None)
-    whole = batch_gate(task or "") if kind == BATCH_GATE else f"{kind}{task}"
+    kind = next((each for each in (RATE_GATE, BATCH_GATE) if gate.startswith(each)), None)
+    whole = batch_gate(task or "") if kind == BATCH_GATE else rate_gate(task or "")
     if not masks.hides or kind is None or gate == whole:
         return gate
     known = task is not None and gate.startswith(f"{whole}:")
@@ -239,14 +241,14 @@ def masked_limits(limits: Sequence[Limit], masks: Masks, task: str | None) -> tu
 def _names(envelope: Envelope, constraints: Constraints) -> list[str]:
     """Names of a job that may be made of its arguments."""
     task = envelope.task
-    rates = [each.name.removeprefix(f"{_RATE}{task}:") for each in constraints.limits]
+    rates = [each.name.removeprefix(f"{rate_gate(task)}:") for each in constraints.limits]
     names = [
         envelope.overrides.key,
         constraints.lane.removeprefix(_KEY)
         if is_log(task) or constraints.lane.startswith(_KEY)
         else "",
         constraints.unique.removeprefix(f"{task}:"),
-        *(each for each in rates if not each.startswith(_RATE)),
+        *(each for each in rates if not each.startswith(RATE_GATE)),
     ]
     if constraints.gathering is not None:
         whole, found, batch = constraints.gathering.name.partition(f"{batch_gate(task)}:")

@@ -34,6 +34,7 @@ class TickRun:
     tick: datetime
     """When it was sent, for a job of `run_schedule`."""
     id: str
+    """The id of the job."""
     state: State | None = None
     """None if nothing is kept of it."""
     reason: str | None = None
@@ -47,6 +48,7 @@ class ScheduleRun:
     """What a schedule sends, and how its latest jobs are."""
 
     queue: str
+    """The queue that its jobs go to."""
     arguments: Any
     """As plain values, for showing."""
     runs: tuple[TickRun, ...]
@@ -63,12 +65,21 @@ class ScheduleAdmin(AdminContext):
 
     async def schedule_ticks(self, name: str, count: int = 5) -> list[datetime]:
         """The next times of a schedule, in its time zone; none while it is paused, after its end,
-        or if it cannot be read."""
+        or if it cannot be read.
+
+        Args:
+            name: The name of the schedule.
+            count: How many at most.
+        """
         return await self._app.schedules.ticks(name, count)
 
     async def schedule_runs(self, names: Collection[str]) -> dict[str, ScheduleRun]:
         """What these schedules send, and the latest jobs of each. One call to the store, and one
-        for each of the first five queues."""
+        for each of the first five queues.
+
+        Args:
+            names: The names of schedules.
+        """
         records = await self._app.schedules.records()
         found: dict[str, ScheduleRun] = {}
         for name in names:
@@ -102,25 +113,41 @@ class ScheduleAdmin(AdminContext):
 
     @recorded
     async def run_schedule(self, name: str) -> Job[Any]:
-        """Send one job of a schedule now, paused or not; it does not count as a tick."""
+        """Send one job of a schedule now, paused or not; it does not count as a tick.
+
+        Args:
+            name: The name of the schedule.
+        """
         return await self._app.schedules.run_now(name)
 
     @recorded
     async def pause_schedule(self, name: str) -> Schedule:
-        """Stop a schedule from firing until `resume_schedule`, whatever is deployed meanwhile."""
+        """Stop a schedule from firing until `resume_schedule`, whatever is deployed meanwhile.
+
+        Args:
+            name: The name of the schedule.
+        """
         await self._note_schedule_pause(name, paused=True)
         return await self._app.schedules.pause(name)
 
     @recorded
     async def resume_schedule(self, name: str) -> Schedule:
-        """Undo `pause_schedule`. Ticks that were missed are not made up for."""
+        """Undo `pause_schedule`. Ticks that were missed are not made up for.
+
+        Args:
+            name: The name of the schedule.
+        """
         await self._note_schedule_pause(name, paused=False)
         return await self._app.schedules.resume(name)
 
     @recorded
     async def remove_schedule(self, name: str) -> None:
         """Remove a schedule; jobs that it has sent stay. If code declares it, the next worker that
-        starts with that code creates it again."""
+        starts with that code creates it again.
+
+        Args:
+            name: The name of the schedule.
+        """
         if self._action is not None:
             for each in await self._named(name):
                 self._action.changed("schedule", _words(each), None)

@@ -17,6 +17,7 @@ from headrace.core.job import ids
 from headrace.core.job.envelope import Envelope
 from headrace.core.job.history import all_attempts, decode_history
 from headrace.core.job.ids import JobId
+from headrace.core.queue_names import is_log
 
 _RANDOM = re.compile(r"(0x)?[0-9a-f-]{32,}")
 _BEGINNING = 8
@@ -95,7 +96,10 @@ class Search:
         for attempt in all_attempts(decode_history(history)):
             yield AttemptInfo.of(attempt).error
         if self.arguments and envelope is not None:
-            written = _written(arguments_of(envelope, _MOST_SEARCHED))
+            given = arguments_of(envelope, _MOST_SEARCHED)
+            # Without the names of arguments, which all jobs of a task have.
+            unnamed = isinstance(given, dict) and not is_log(envelope.task)
+            written = _written(list(given.values()) if unnamed else given)
             yield _ESCAPE.sub(_unescaped, written) if "\\" in written else written
             if "\\" in self.text:
                 # As pages show it: it may have been copied from there.

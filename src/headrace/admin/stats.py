@@ -27,7 +27,9 @@ class MinuteStats:
     minute: datetime
     """When it began, by the store's clock."""
     queue: str
+    """The queue, group or shard."""
     task: str
+    """The task's name."""
     counts: dict[str, int] = field(default_factory=dict)
     """How often each kind of event happened: `sent`, `done`, `retry`, `dead` and so on."""
     durations: dict[float, int] = field(default_factory=dict)
@@ -64,7 +66,12 @@ class MinuteStats:
         self, percent: float, of: Literal["durations", "waits"] = "durations"
     ) -> float | None:
         """Seconds that this share of the runs took, or had waited, at most: estimated from the
-        histogram and the sum, mostly to a few percent, at worst to two fifths."""
+        histogram and the sum, mostly to a few percent, at worst to two fifths.
+
+        Args:
+            percent: From 0 to 100.
+            of: `durations` or `waits`.
+        """
         if of == "durations":
             return percentile_of(self.durations, percent, self.run_seconds)
         return percentile_of(self.waits, percent, self.wait_seconds)

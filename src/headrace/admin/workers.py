@@ -35,7 +35,9 @@ class RunInfo:
     """A job, or an event, that a worker runs."""
 
     id: str
+    """The id of the job or the event."""
     queue: str
+    """The queue that it came from."""
     task: str
     """Of an event, `@` and its topic."""
     started: datetime
@@ -52,19 +54,27 @@ class WorkerInfo:
     """A worker, as of its last beat. One that died is listed for up to one lease."""
 
     name: str
+    """Its name, which no other worker has."""
     host: str
+    """The machine."""
     pid: int
+    """The process."""
     started: datetime
+    """When it began."""
     queues: dict[str, int]
     """Each with its weight, in the order given."""
     strict: bool
+    """Whether a queue is read only when those before it are empty."""
     concurrency: int
+    """How many jobs it runs at a time."""
     running: int
     """Jobs that it holds."""
     version: str
     """Of Headrace."""
     python: str
+    """The version of Python."""
     last_beat: datetime
+    """When it was last heard of."""
     consumers: dict[str, Scaled]
     """Consumers of each subscription, by its name, and the latest decision on their number."""
     runs: tuple[RunInfo, ...] = ()
@@ -93,7 +103,13 @@ class WorkerAdmin(AdminContext):
         have as long as the worker's own `drain`, `drain` seconds, or with True as long as they
         take; with False or 0 they are cancelled at once, and go back. The worker notices within
         seconds. `WorkerNotFound` if no such worker is running. A process that a supervisor started
-        (`headrace worker -p 2`) is replaced by it."""
+        (`headrace worker -p 2`) is replaced by it.
+
+        Args:
+            name: The name of the worker.
+            drain: Seconds that running jobs have; True for as long as they take, False or 0 for
+                none. The worker's own unless said.
+        """
         request = StopRequest(_seconds(drain))
         store = await self._store()
         running = {worker.name for worker in await read_workers(store)}

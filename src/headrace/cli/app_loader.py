@@ -12,12 +12,16 @@ import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from headrace import Headrace
 from headrace.cli.output import complain, harmless_lines
+from headrace.cli.suggestions import meant_app, meant_module
+from headrace.client.include import modules
+from headrace.client.include.modules import ModuleFailed, is_missing, last_line
+from headrace.core.wrong_use import kind_of
 from headrace.errors import ConfigError, HeadraceError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -82,21 +86,26 @@ def looks_like_app(text: str) -> bool:
 
 
 def load_app(import_string: str) -> Headrace:
-    """The app at `module:attribute`; modules in the current directory are found too."""
+    """The app at `module:attribute`, with the modules that it includes; modules in the current
+    directory are found too."""
     if not looks_like_app(import_string):
+        meant = meant_app(import_string)
         raise ConfigError(
-            f"{import_string!r} does not name an app: write module:attribute, for example shop:app"
+            f"{import_string!r} does not name an app: write "
+            + (meant or "module:attribute, for example shop:app")
         )
     name, _, path = import_string.partition(":")
     module = _imported(name)
     found: Any = module
     for attribute in path.split("."):
         if not hasattr(found, attribute):
-            raise ConfigError(f"module {name!r} has no {path!r}{_hint(module)}")
+            raise ConfigError(f"module {name!r} has no {path!r}{apps_of(module)}")
         found = getattr(found, attribute)
     if not isinstance(found, Headrace):
-        raise ConfigError(f"{import_string} is not a Headrace app but a {type(found).__name__}")
-    return found
+        raise ConfigError(
+            f"{import_string} is not a Headrace app but {kind_of(found)}{apps_of(module)}"
+        )
+    return _with_all_tasks(found)
 
 
 def _imported(name: str) -> ModuleType:
@@ -108,15 +117,28 @@ def _imported(name: str) -> ModuleType:
     except HeadraceError:
         raise
     except (Exception, SystemExit) as error:
-        # If another module is missing, that is a bug of this one.
-        if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
+        if is_missing(name, error):
+            missing = str(getattr(error, "name", name))
+            meant = meant_app(f"{name}:")
+            hint = f": write {meant}" if meant else meant_module(missing)
             raise ConfigError(
-                f"there is no module {error.name!r} in this directory or on the Python path"
+                f"there is no module {missing!r} in this directory or on the Python path{hint}"
             ) from None
-        _blame(name, error)
+        _show_place(error)
+        raise NotImported(f"module {name!r} cannot be imported: {last_line(error)}") from None
 
 
-def _blame(module: str, error: BaseException) -> NoReturn:
+def _with_all_tasks(app: Headrace) -> Headrace:
+    try:
+        app.load()
+    except ModuleFailed as error:
+        if error.__cause__ is not None:
+            _show_place(error.__cause__)
+        raise NotImported(str(error)) from None
+    return app
+
+
+def _show_place(error: BaseException) -> None:
     """Show where the module's own code went wrong."""
     trace = error.__traceback__
     while trace is not None and _is_machinery(trace.tb_frame.f_code.co_filename):
@@ -124,17 +146,24 @@ def _blame(module: str, error: BaseException) -> NoReturn:
     shown = traceback.format_exception(type(error), error, trace, limit=-_FRAMES_SHOWN)
     for line in harmless_lines("".join(shown).rstrip()):
         click.echo(line, err=True)
-    last = traceback.format_exception_only(error)[-1].strip()
-    raise NotImported(f"module {module!r} cannot be imported: {last}") from None
 
 
 def _is_machinery(filename: str) -> bool:
-    return filename == __file__ or filename.startswith(("<frozen importlib", importlib.__file__))
+    return filename in (__file__, modules.__file__) or filename.startswith(
+        ("<frozen importlib", importlib.__file__)
+    )
 
 
-def _hint(module: ModuleType) -> str:
+def apps_of(module: ModuleType) -> str:
+    """Advice for someone who named an app that the module does not have."""
     apps = [name for name, value in vars(module).items() if isinstance(value, Headrace)]
-    return f"; its apps: {', '.join(apps)}" if apps else ""
+    if not apps:
+        return ", and no Headrace app of another name"
+    return (
+        f"; its apps: {', '.join(apps)}"
+        if len(apps) > 1
+        else f": write {module.__name__}:{apps[0]}"
+    )
 
 
 def command(*verb: str, words: tuple[str, ...] = (), **options: str) -> str:

@@ -14,6 +14,7 @@ import msgspec
 from headrace.benchmark.figures import QUICK, Figure, Sizes
 from headrace.cli.output import table
 from headrace.core.address import check_url
+from headrace.store.url import check_store_url
 
 
 @click.command()
@@ -32,6 +33,7 @@ def bench(quick: bool, peers: bool, url: str | None, file: Path | None) -> None:
     With --peers, other queues drain the same functions on the same server. pip installs them,
     the first time, into environments of their own in the user's cache folder.
     """
+    check_store_url(url or "redis://localhost")
     from headrace.benchmark.peers.comparison import compare
     from headrace.benchmark.suite import document, measured
 

@@ -14,6 +14,7 @@ import click
 
 from headrace.cli.logs import VisibleFormatter
 from headrace.cli.output import complain, harmless_lines
+from headrace.cli.suggestions import no_such_command, no_such_option
 from headrace.errors import (
     EventNotFound,
     GroupNotFound,
@@ -61,6 +62,13 @@ class Program(click.Group):
             raise
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            raise no_such_command(args[0], self._commands_at, ctx)
+        return super().resolve_command(ctx, args)
+
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run, and end the process. An error is one line on stderr; only a bug has a traceback."""
         # Jobs may hold characters that the terminal's encoding lacks.
@@ -77,6 +85,9 @@ class Program(click.Group):
             )
         except click.Abort:
             _end("aborted", FAILED)
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            sys.exit(error.exit_code)
         except click.ClickException as error:
             _end(_usage_text(error), error.exit_code)
         except _NOT_THERE as error:
@@ -103,4 +114,6 @@ def _end(text: str, code: int) -> NoReturn:
 def _usage_text(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
     text = error.format_message().rstrip(".")
+    if isinstance(error, click.NoSuchOption) and (hint := no_such_option(error)):
+        text = f"{text}: {hint}"
     return f"{text} (see '{context.command_path} --help')" if context is not None else text

@@ -20,9 +20,15 @@ def lifespan(
     inner: Lifespan[Any] | None = None,
 ) -> Lifespan[Any]:
     """The `lifespan=` of a web application that sends jobs: connects before the first request and
-    closes after the last. With `worker=True`, or the options of `app.worker()`, jobs are also run
-    in this process, beside the requests. `inner` is the application's own lifespan, run inside;
-    what it yields is the state of the application."""
+    closes after the last.
+
+    Args:
+        jobs: The Headrace app.
+        worker: True, or the options of `app.worker()`, to run jobs in this process too, beside the
+            requests.
+        inner: The application's own lifespan, run inside; what it yields is the state of the
+            application.
+    """
     if not isinstance(jobs, Headrace):
         raise ConfigError(f"lifespan() takes a Headrace app, not {jobs!r}")
     options = dict(worker) if isinstance(worker, Mapping) else {}

@@ -16,7 +16,12 @@ _NAME = "headrace"
 def init_app(flask: Flask, jobs: Headrace) -> None:
     """Have views of this Flask application reach the app by `current_jobs()`. They send with
     `task.enqueue_sync(…)` and wait with `job.result_sync(…)`; connections are made by the first of
-    them in each process, also after a fork."""
+    them in each process, also after a fork.
+
+    Args:
+        flask: The Flask application.
+        jobs: The Headrace app.
+    """
     if not isinstance(jobs, Headrace):
         raise ConfigError(f"init_app() takes a Headrace app, not {jobs!r}")
     flask.extensions[_NAME] = jobs

@@ -32,13 +32,21 @@ def dashboard(
 ) -> Starlette:
     """An ASGI app that shows and controls the queues of `app`, to be served or mounted anywhere.
 
-    `auth` is `Passwords`, or a function, sync or async, from a request to its `User`, or None to
-    refuse it. Without `auth`, only requests from this machine that have the `token` get in; it is
-    `$HEADRACE_DASHBOARD_TOKEN` by default, or else made up, and logged when it is first needed.
-    `insecure` lets everyone in, as operator. Several processes with an `auth` function need the
-    same `secret`, or `$HEADRACE_DASHBOARD_SECRET`. `origins` are the addresses at which people see
-    the dashboard, if its proxy does not pass on the Host header. `redact(task, arguments)` returns
-    what is shown of the arguments and results of jobs."""
+    Args:
+        app: The app whose store is shown.
+        auth: `Passwords`, or a function, sync or async, from a request to its `User`, or None to
+            refuse it. Only requests from this machine that have the `token` get in unless said.
+        redact: What is shown of the arguments and results of jobs: a function of the task's name
+            and the value, beside the app's `redact`.
+        insecure: Whether everyone is let in, as operator.
+        token: What lets requests in without `auth`; `$HEADRACE_DASHBOARD_TOKEN` unless said, or
+            else made up, and logged when it is first needed.
+        secret: Signs sessions; several processes need the same one. `$HEADRACE_DASHBOARD_SECRET`
+            unless said, or else made up.
+        origins: The addresses at which people see the dashboard, if its proxy does not pass on the
+            Host header.
+        title: The name that its pages show.
+    """
     missing = [name for name in ("starlette", "jinja2", "itsdangerous") if find_spec(name) is None]
     if missing:
         raise ConfigError(

@@ -134,6 +134,8 @@ class Site:
             try:
                 check_origin(request, self._dashboard.origins)
                 visit = await self._authenticated(request)
+                # Not when it is mounted: the app's modules may still be in the middle of imports.
+                visit.app.load()
                 answer = await handler(visit, request)
             except LoginRequired:
                 return login_page.login_required(visit, request)

@@ -15,7 +15,8 @@ from headrace.admin.dead.dead_info import (
     matching,
 )
 from headrace.admin.dead.dead_scan import DeadScan
-from headrace.admin.dead.edited_replay import Edit, EditedReplay
+from headrace.admin.dead.edited_arguments import Edit
+from headrace.admin.dead.edited_replay import EditedReplay
 from headrace.admin.dead.purging import purging
 from headrace.admin.filters import DeadConditions, JobFilter
 from headrace.admin.jobs.received import received_by
@@ -52,7 +53,23 @@ class DeadAdmin(AdminContext):
         `reason`, `task`, a text in the last `error`, its whole `error_type`, the `place` in the
         code that raised it (as `dead_groups` has them), a text to `search` in id, arguments and
         errors, and `since` and `until`, when they died. `billing@orders` is a group: its dead
-        events."""
+        events.
+
+        Args:
+            queue: A queue, or a group such as `billing@orders`. All unless said.
+            limit: How many at most.
+            task: Jobs of this task.
+            tag: One of the tags that the job was sent with.
+            search: A text in the id, the arguments or an error; case does not matter. `order=o-17`
+                also finds jobs whose argument `order` is that value.
+            arguments: Whether `search` looks into arguments; True by default.
+            since: Sent, or died, at this moment or later; with a `timedelta`, at most so long ago.
+            until: Sent, or died, before this moment; with a `timedelta`, longer ago than that.
+            reason: Jobs that are dead for this reason, such as "retries_exhausted".
+            error: A text in the type or the text of the last error; case does not matter.
+            error_type: The type of the last error, in full.
+            place: Where the code raised it, as `DeadGroup.place` says it.
+        """
         limits.check_count("limit", limit)
         store = await self._store()
         wanted = await self._with_group(JobFilter(queue=queue, **conditions))
@@ -68,7 +85,12 @@ class DeadAdmin(AdminContext):
 
     async def latest_dead(self, queues: Sequence[str], *, limit: int = 10) -> list[DeadInfo]:
         """The latest dead jobs of these queues together, or of shards of groups, as `group_counts`
-        names them; one call to the store for each."""
+        names them; one call to the store for each.
+
+        Args:
+            queues: Their names.
+            limit: How many at most.
+        """
         limits.check_count("limit", limit)
         store = await self._store()
         found = [
@@ -89,7 +111,25 @@ class DeadAdmin(AdminContext):
     ) -> DeadPage:
         """As `dead`, `limit` at a time, of all queues together, the latest first. A short page may
         not be the last: there is more as long as it has a cursor, to be given for the next one.
-        Examines at most `scan` dead jobs, in at most 50 reads of up to 100 jobs."""
+        Examines at most `scan` dead jobs, in at most 50 reads of up to 100 jobs.
+
+        Args:
+            queue: A queue, or a group such as `billing@orders`. All unless said.
+            cursor: That of the page before; the first page unless said.
+            limit: About how many are on a page.
+            scan: How many are examined at most.
+            task: Jobs of this task.
+            tag: One of the tags that the job was sent with.
+            search: A text in the id, the arguments or an error; case does not matter. `order=o-17`
+                also finds jobs whose argument `order` is that value.
+            arguments: Whether `search` looks into arguments; True by default.
+            since: Sent, or died, at this moment or later; with a `timedelta`, at most so long ago.
+            until: Sent, or died, before this moment; with a `timedelta`, longer ago than that.
+            reason: Jobs that are dead for this reason, such as "retries_exhausted".
+            error: A text in the type or the text of the last error; case does not matter.
+            error_type: The type of the last error, in full.
+            place: Where the code raised it, as `DeadGroup.place` says it.
+        """
         limits.check_count("limit", limit)
         limits.check_count("scan", scan)
         reading, total = await self._scan(queue, scan, conditions)
@@ -101,7 +141,23 @@ class DeadAdmin(AdminContext):
         self, queue: str | None = None, *, scan: int = 2000, **conditions: Unpack[DeadConditions]
     ) -> DeadGroups:
         """Dead jobs that failed alike, counted: by task, reason, type of the last error, and the
-        place in the code that raised it. Of the latest `scan` that match, the largest first."""
+        place in the code that raised it. Of the latest `scan` that match, the largest first.
+
+        Args:
+            queue: A queue, or a group such as `billing@orders`. All unless said.
+            scan: How many are examined at most.
+            task: Jobs of this task.
+            tag: One of the tags that the job was sent with.
+            search: A text in the id, the arguments or an error; case does not matter. `order=o-17`
+                also finds jobs whose argument `order` is that value.
+            arguments: Whether `search` looks into arguments; True by default.
+            since: Sent, or died, at this moment or later; with a `timedelta`, at most so long ago.
+            until: Sent, or died, before this moment; with a `timedelta`, longer ago than that.
+            reason: Jobs that are dead for this reason, such as "retries_exhausted".
+            error: A text in the type or the text of the last error; case does not matter.
+            error_type: The type of the last error, in full.
+            place: Where the code raised it, as `DeadGroup.place` says it.
+        """
         limits.check_count("scan", scan)
         reading, total = await self._scan(queue, scan, conditions)
         found, following = await reading.page(scan)
@@ -126,7 +182,13 @@ class DeadAdmin(AdminContext):
 
     async def dead_job(self, id: str, queue: str | None = None) -> DeadInfo:
         """One dead job or event, whatever its queue or group; `JobNotFound` if it is not dead (any
-        more)."""
+        more).
+
+        Args:
+            id: The id of a job or an event.
+            queue: The queue, or the group such as `billing@orders`, if several have the id. Looked
+                for unless said.
+        """
         store, job_id = await self._store(), id_codec.to_id(id)
         for name in await store.locate(await self._sources(queue), job_id):
             (snapshot,) = await store.get(name, [job_id], bodies=True)
@@ -155,7 +217,25 @@ class DeadAdmin(AdminContext):
 
         `edit` changes their arguments: new values by name, or a function from all arguments (plain
         values by name) to all arguments. If one of the jobs would not fit its task then, that is an
-        `ArgumentError` or a `ConfigError`, and none is sent."""
+        `ArgumentError` or a `ConfigError`, and none is sent.
+
+        Args:
+            ids: The ids of jobs, or one of them.
+            queue: A queue, or a group such as `billing@orders`. All unless said.
+            edit: Changes their arguments: new values by name, or a function from all arguments to
+                new ones.
+            task: Jobs of this task.
+            tag: One of the tags that the job was sent with.
+            search: A text in the id, the arguments or an error; case does not matter. `order=o-17`
+                also finds jobs whose argument `order` is that value.
+            arguments: Whether `search` looks into arguments; True by default.
+            since: Sent, or died, at this moment or later; with a `timedelta`, at most so long ago.
+            until: Sent, or died, before this moment; with a `timedelta`, longer ago than that.
+            reason: Jobs that are dead for this reason, such as "retries_exhausted".
+            error: A text in the type or the text of the last error; case does not matter.
+            error_type: The type of the last error, in full.
+            place: Where the code raised it, as `DeadGroup.place` says it.
+        """
         store = await self._store()
         named = ids if ids is None or isinstance(ids, str) else list(ids)
         if edit is None:
@@ -177,7 +257,23 @@ class DeadAdmin(AdminContext):
         queue: str | None = None,
         **conditions: Unpack[DeadConditions],
     ) -> int:
-        """Delete dead jobs, chosen as in `replay`; returns their number."""
+        """Delete dead jobs, chosen as in `replay`; returns their number.
+
+        Args:
+            ids: The ids of jobs, or one of them.
+            queue: A queue, or a group such as `billing@orders`. All unless said.
+            task: Jobs of this task.
+            tag: One of the tags that the job was sent with.
+            search: A text in the id, the arguments or an error; case does not matter. `order=o-17`
+                also finds jobs whose argument `order` is that value.
+            arguments: Whether `search` looks into arguments; True by default.
+            since: Sent, or died, at this moment or later; with a `timedelta`, at most so long ago.
+            until: Sent, or died, before this moment; with a `timedelta`, longer ago than that.
+            reason: Jobs that are dead for this reason, such as "retries_exhausted".
+            error: A text in the type or the text of the last error; case does not matter.
+            error_type: The type of the last error, in full.
+            place: Where the code raised it, as `DeadGroup.place` says it.
+        """
         return await self._apply(purging(self._app, await self._store()), ids, queue, conditions)
 
     async def _apply(

@@ -19,18 +19,24 @@ class DeadGroup:
     """Dead jobs that failed alike. `admin.replay` and `purge` take the first four as conditions."""
 
     task: str | None
+    """The task's name."""
     reason: str
+    """Why they are dead."""
     error_type: str
     """Empty if there was no attempt."""
     place: str
     """Where the code raised it, such as `/srv/shop/bank.py:65 in ask`; empty if that is not
     known."""
     count: int
+    """How many there are."""
     first: datetime
+    """When the first of them died."""
     latest: datetime
+    """When the latest died."""
     error: str
     """Type and text of the latest."""
     queues: tuple[str, ...]
+    """The queues that they are in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,7 @@ class DeadGroups:
     """The groups of the latest dead jobs, the largest first."""
 
     groups: list[DeadGroup]
+    """The groups."""
     looked: int
     """How many dead jobs were examined."""
     total: int

@@ -30,11 +30,17 @@ class DeadInfo:
     """A job that was given up. `task` is None if its envelope cannot be read."""
 
     id: str
+    """The id of the job."""
     queue: str
+    """The queue, or the queue of the group."""
     task: str | None
+    """The task's name; None if its envelope cannot be read."""
     reason: str
+    """Why it is dead; one of `Reason`."""
     died: datetime
+    """By the store's clock."""
     attempts: tuple[AttemptInfo, ...]
+    """Every run."""
     envelope: bytes
     """The bytes of the job; empty with a redact hook."""
     unreadable: tuple[str, ...] = ()
@@ -158,6 +164,7 @@ class DeadPage:
     """Some dead jobs."""
 
     jobs: list[DeadInfo]
+    """The dead jobs on it."""
     cursor: str
     """Where the next page begins; empty after the last."""
     looked: int

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headrace.admin.app import caller_parameters
 from headrace.admin.bodies import opened
+from headrace.admin.dead.edited_arguments import Edit, EditedArguments, OnEdit
 from headrace.admin.redaction import CLEAR, Redaction
-from headrace.core import codec
 from headrace.core.job import ids
 from headrace.core.job.envelope import FORMATS, Envelope
 from headrace.core.job.ids import JobId
@@ -19,7 +17,6 @@ from headrace.core.job.state import State
 from headrace.core.payload.codecs import form_of
 from headrace.core.payload.packing import unpacked
 from headrace.core.queue_names import is_log
-from headrace.core.task.signature import Misfit
 from headrace.errors import ArgumentError, ConfigError, HeadraceError, PayloadTooLarge
 
 if TYPE_CHECKING:
@@ -27,16 +24,8 @@ if TYPE_CHECKING:
     from headrace.client.task import Task
     from headrace.store.contract import Store
 
-Edit = Mapping[str, Any] | Callable[[dict[str, Any]], Mapping[str, Any]]
-"""New values by the names of their arguments, or a function from all arguments, as plain values by
-name, to all arguments."""
-
-OnEdit = Callable[[str, Mapping[str, Any], Mapping[str, Any]], None]
-"""Called with the task, and the old and new arguments of one of its jobs, by name."""
-
 _PAYLOAD = 3
 _CONTENT, _PACKING = "m", "p"
-_NIL = b"\xc0"
 
 
 class EditedReplay:
@@ -117,7 +106,7 @@ class EditedReplay:
         self, id: str, task: Task[..., Any], envelope: Envelope, on_edit: OnEdit | None
     ) -> bytes:
         try:
-            arguments = _Arguments(id, task, is_fed=bool(envelope.overrides.feed))
+            arguments = EditedArguments(id, task, is_fed=bool(envelope.overrides.feed))
             read = form_of(envelope.overrides.content)
             if read is None:
                 raise ConfigError(
@@ -134,124 +123,6 @@ class EditedReplay:
         masks = self._redaction.masks(envelope)
         said = masks.text(problem.removeprefix(f"task {task.name!r}: "))
         raise ArgumentError(task.name, said, argument)
-
-
-class _Arguments:
-    """The arguments of one dead job, by the parameters that its task has now. Of one that `is_fed`,
-    the first comes from the jobs before it, and stays as it is."""
-
-    def __init__(self, id: str, task: Task[..., Any], *, is_fed: bool) -> None:
-        self._id = id
-        self._task = task
-        parameters = list(caller_parameters(task).values())
-        self._fed = parameters[0].name if is_fed and parameters else None
-        if is_fed and parameters[:1] and parameters[0].kind is not inspect.Parameter.VAR_POSITIONAL:
-            del parameters[0]
-        self._python = inspect.Signature(parameters)
-        kinds = {p.kind: p.name for p in parameters}
-        self._rest = kinds.get(inspect.Parameter.VAR_KEYWORD)
-        self._variadic = self._rest is not None or inspect.Parameter.VAR_POSITIONAL in kinds
-
-    def edited(
-        self,
-        payload: bytes,
-        decode: Callable[[bytes], Any],
-        edit: Edit,
-        on_edit: OnEdit | None = None,
-    ) -> bytes:
-        """The arguments with the edit, encoded; `ArgumentError` if they do not fit the task."""
-        bound = self._python.bind_partial()
-        named = self._named(payload, decode)
-        changed = self._changed(named, edit)
-        if on_edit is not None:
-            on_edit(self._task.name, named, changed)
-        # In the order of the parameters, on which binding relies.
-        bound.arguments.update(
-            {
-                name: self._checked(name, changed[name])
-                for name in self._python.parameters
-                if name in changed
-            }
-        )
-        try:
-            return self._encoded(bound)
-        except ArgumentError as error:
-            prefix = f"task {self._task.name!r}: "
-            raise self._misfit(str(error).removeprefix(prefix), error.argument) from None
-        except Misfit as error:
-            raise self._misfit(str(error)) from None
-
-    def _encoded(self, bound: inspect.BoundArguments) -> bytes:
-        signature = self._task.signature
-        if self._fed is None:
-            new = signature.encode(bound.args, bound.kwargs)
-            signature.decode(new)
-            return new
-        after_first = signature.encode_call(bound.args, bound.kwargs)[1]
-        if after_first is None:
-            raise Misfit(f"it takes {self._takes} behind {self._fed!r}")
-        signature.with_any_first().decode_with_first(after_first, _NIL)
-        return after_first
-
-    def _named(self, payload: bytes, decode: Callable[[bytes], Any]) -> dict[str, Any]:
-        """The arguments as plain values by name."""
-        try:
-            values = decode(payload)
-            if self._variadic:
-                args, kwargs = values
-                return dict(self._python.bind_partial(*args, **kwargs).arguments)
-            return dict(zip(self._python.parameters, values, strict=len(values) > self._count))
-        except codec.DECODE_ERRORS as error:
-            raise self._misfit(
-                f"its arguments do not fit {self._takes} any more: {error}"
-            ) from None
-
-    def _changed(self, arguments: dict[str, Any], edit: Edit) -> dict[str, Any]:
-        if isinstance(edit, Mapping):
-            given: Mapping[str, Any] = {**arguments, **edit}
-        else:
-            given = edit(dict(arguments))
-            if not isinstance(given, Mapping):
-                raise ConfigError(f"job {self._id}: edit must return a mapping, not {given!r}")
-        if self._fed in given:
-            raise ConfigError(
-                f"job {self._id} cannot be edited: its first argument comes from the jobs before it"
-            )
-        changed = {name: value for name, value in given.items() if name in self._python.parameters}
-        extra = {name: value for name, value in given.items() if name not in changed}
-        if extra and self._rest is None:
-            name = next(iter(extra))
-            raise self._misfit(f"there is no argument {name!r}: it takes {self._takes}", name)
-        if extra and self._rest is not None:
-            more = self._checked(self._rest, changed.get(self._rest, {}))
-            changed[self._rest] = {**more, **extra}
-        return changed
-
-    def _checked(self, name: str, value: Any) -> Any:
-        """The value; `*args` must be a list, `**kwargs` a mapping."""
-        kind = self._python.parameters[name].kind
-        if kind is inspect.Parameter.VAR_POSITIONAL and not isinstance(value, (list, tuple)):
-            raise self._misfit(f"'*{name}' takes a list of values, not {value!r}", name)
-        if kind is inspect.Parameter.VAR_KEYWORD and not _is_named(value):
-            raise self._misfit(
-                f"'**{name}' takes a mapping from names to values, not {value!r}", name
-            )
-        return value
-
-    @property
-    def _count(self) -> int:
-        return len(self._python.parameters)
-
-    @property
-    def _takes(self) -> str:
-        return f"{self._task.name}{self._python}"
-
-    def _misfit(self, problem: str, argument: str | None = None) -> ArgumentError:
-        return ArgumentError(self._task.name, f"job {self._id}: {problem}", argument)
-
-
-def _is_named(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
 
 
 def _with_payload(envelope: bytes, payload: bytes, format: int, content: str) -> bytes:

@@ -31,11 +31,15 @@ class JobEvent:
     cursor: str
     """Where reading goes on after this event."""
     time: datetime
+    """By the store's clock."""
     queue: str
+    """The queue of the job."""
     kind: Kind
     """`lost` if events after the cursor are not kept any more; it has no job."""
     id: str
+    """The id of the job."""
     task: str
+    """The task's name."""
     attempt: int
     """Zero if the event is not about a run."""
     duration: timedelta | None

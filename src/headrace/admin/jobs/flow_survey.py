@@ -28,7 +28,9 @@ class FlowJobInfo:
     """A job in its flow."""
 
     id: str
+    """The id of the job."""
     queue: str
+    """The queue that it is in, or was."""
     task: str | None
     """None if that is not known."""
     state: State | None
@@ -51,12 +53,17 @@ class FlowInfo:
     id: str
     """The id of its last job; of a job without a flow, its own."""
     jobs: tuple[FlowJobInfo, ...]
+    """Each before those that wait for it."""
     complete: bool
     """Whether `jobs` are all of them. A large flow has up to 200 near its end, or a few around the
     job."""
 
     def parents_of(self, id: str) -> list[FlowJobInfo]:
-        """The jobs that one of them waits for, or waited for, in order."""
+        """The jobs that one of them waits for, or waited for, in order.
+
+        Args:
+            id: The id of a job of the flow.
+        """
         by_id = {job.id: job for job in self.jobs}
         return [by_id[parent] for parent in by_id[id].parents] if id in by_id else []
 

@@ -17,14 +17,25 @@ class FlowAdmin(JobAdmin):
         """The flow that a job belongs to; the job alone if it is in none, or too little is kept.
         `JobNotFound` if there is no such job. With `times`, also when its jobs ran, if there are at
         most a hundred: their bodies are read for that. A few calls to the store, and up to four
-        for each queue of the flow; a few more if jobs were added while it ran."""
+        for each queue of the flow; a few more if jobs were added while it ran.
+
+        Args:
+            id: The id of a job or an event.
+            queue: The queue, or the group such as `billing@orders`, if several have the id. Looked
+                for unless said.
+            times: Whether to say when its jobs ran.
+        """
         name, key, seen = unfinished(await self._found(id, queue))
         return await flow_around(await self._store(), name, key, seen, times=times)
 
     @recorded
     async def resume_flow(self, id: str) -> int:
         """Replay the jobs that failed of the flow that a job belongs to, as `FlowJob.resume` does;
-        returns how many. `JobNotFound` if there is no such job."""
+        returns how many. `JobNotFound` if there is no such job.
+
+        Args:
+            id: The id of a job or an event.
+        """
         _, _, seen = unfinished(await self._found(id))
         envelope = opened(seen.envelope)
         if envelope is None or not envelope.overrides.flow:

@@ -77,7 +77,23 @@ class JobAdmin(AdminContext):
         it has a cursor, to be given for the next one. For a group, such as `billing@orders`, these
         are the events that it has not handled, or that are dead in it.
 
-        With `scan`, examines about that many jobs, in at most 50 reads of up to 100 jobs."""
+        With `scan`, examines about that many jobs, in at most 50 reads of up to 100 jobs.
+
+        Args:
+            queue: A queue, or a group such as `billing@orders`. All unless said.
+            state: A state; all unfinished ones unless said.
+            cursor: That of the page before; the first page unless said.
+            limit: About how many are on a page.
+            scan: How many are examined at most.
+            task: Jobs of this task.
+            tag: One of the tags that the job was sent with.
+            search: A text in the id, the arguments or an error; case does not matter. `order=o-17`
+                also finds jobs whose argument `order` is that value.
+            arguments: Whether `search` looks into arguments; True by default.
+            since: Sent, or died, at this moment or later; with a `timedelta`, at most so long ago.
+            until: Sent, or died, before this moment; with a `timedelta`, longer ago than that.
+            flow: The id of a flow's last job, for all jobs of that flow.
+        """
         limits.check_count("limit", limit)
         if scan is not None:
             limits.check_count("scan", scan)
@@ -97,7 +113,20 @@ class JobAdmin(AdminContext):
         self, state: State | str, *, limit: int = 100, **conditions: Unpack[JobConditions]
     ) -> list[JobSummary]:
         """The jobs of all queues and groups that ended last in a state (`done`, `cancelled` or
-        `dead`), the latest first. Reads up to `limit` of each queue that match."""
+        `dead`), the latest first. Reads up to `limit` of each queue that match.
+
+        Args:
+            state: "done", "cancelled" or "dead".
+            limit: How many at most.
+            task: Jobs of this task.
+            tag: One of the tags that the job was sent with.
+            search: A text in the id, the arguments or an error; case does not matter. `order=o-17`
+                also finds jobs whose argument `order` is that value.
+            arguments: Whether `search` looks into arguments; True by default.
+            since: Sent, or died, at this moment or later; with a `timedelta`, at most so long ago.
+            until: Sent, or died, before this moment; with a `timedelta`, longer ago than that.
+            flow: The id of a flow's last job, for all jobs of that flow.
+        """
         found: list[JobSummary] = []
         for name in await self._sources():
             here, cursor, more = 0, "", True
@@ -110,7 +139,13 @@ class JobAdmin(AdminContext):
     async def job(self, id: str, queue: str | None = None) -> JobDetail:
         """All that is known of a job, whatever its queue, or of an event that a group has to
         handle; `JobNotFound` if there is none. Several groups may have the same event: `queue`
-        chooses one, by default one that is not done with it."""
+        chooses one, by default one that is not done with it.
+
+        Args:
+            id: The id of a job or an event.
+            queue: The queue, or the group such as `billing@orders`, if several have the id. Looked
+                for unless said.
+        """
         name, key, seen = unfinished(await self._found(id, queue))
         store = await self._store()
         log = await store.log(name, key)
@@ -124,7 +159,11 @@ class JobAdmin(AdminContext):
         return replace(detail, received=await received_by(store, name, key, seen, self._redaction))
 
     async def watch(self, id: str) -> AsyncGenerator[JobUpdate, None]:
-        """As `app.job(id).watch()`, redacted."""
+        """As `app.job(id).watch()`, redacted.
+
+        Args:
+            id: The id of a job.
+        """
         masks = await self._masks(id)
         async with aclosing(self._app.job(id).watch()) as updates:
             async for update in updates:
@@ -144,13 +183,23 @@ class JobAdmin(AdminContext):
 
     async def where(self, id: str) -> list[str]:
         """The queue that a job is in, or the queues of all groups that have an event to handle;
-        `JobNotFound` if there is none."""
+        `JobNotFound` if there is none.
+
+        Args:
+            id: The id of a job or an event.
+        """
         return [name for name, _, _ in await self._found(id)]
 
     async def log(self, id: str, queue: str | None = None) -> list[str]:
         """The last 1,000 lines that a job wrote with `ctx.log`, kept for a day after the last, also
         if nothing else of the job is kept: then every queue is asked unless one is named.
-        `JobNotFound` if nothing at all is known of it."""
+        `JobNotFound` if nothing at all is known of it.
+
+        Args:
+            id: The id of a job.
+            queue: The queue, or the group such as `billing@orders`, if several have the id. Looked
+                for unless said.
+        """
         store, job_id = await self._store(), id_codec.to_id(id)
         names = await self._sources(queue)
         known = await store.locate(names, job_id)
@@ -164,7 +213,13 @@ class JobAdmin(AdminContext):
     async def why(self, id: str, queue: str | None = None) -> str:
         """A sentence that says why a job is not running, or how it ended; of an event, one for each
         group that has it, or for the group that `queue` names. `JobNotFound` if there is no such
-        job or event."""
+        job or event.
+
+        Args:
+            id: The id of a job or an event.
+            queue: The queue, or the group such as `billing@orders`, if several have the id. Looked
+                for unless said.
+        """
         store = await self._store()
         try:
             found = await self._found(id, queue)
@@ -194,7 +249,21 @@ class JobAdmin(AdminContext):
         by id, or else all that match, as in `jobs`, events of groups too: then a queue or a
         condition must be given. An event is cancelled in all groups that have taken it, or before
         it is due; one that is still in its log stays there. `JobNotFound` for a single id without a
-        job."""
+        job.
+
+        Args:
+            ids: The ids of jobs, or one of them.
+            queue: A queue, or a group such as `billing@orders`. All unless said.
+            state: A state; all unfinished ones unless said.
+            task: Jobs of this task.
+            tag: One of the tags that the job was sent with.
+            search: A text in the id, the arguments or an error; case does not matter. `order=o-17`
+                also finds jobs whose argument `order` is that value.
+            arguments: Whether `search` looks into arguments; True by default.
+            since: Sent, or died, at this moment or later; with a `timedelta`, at most so long ago.
+            until: Sent, or died, before this moment; with a `timedelta`, longer ago than that.
+            flow: The id of a flow's last job, for all jobs of that flow.
+        """
         wanted = JobFilter(queue=queue, state=state, **conditions)
         if ids is not None:
             if wanted.is_narrow:
@@ -213,7 +282,13 @@ class JobAdmin(AdminContext):
     async def forget(self, ids: str | Iterable[str], queue: str | None = None) -> int:
         """Delete what is kept of jobs that are done or cancelled, with their results and logs, in
         the queue that knows them or in `queue`; returns of how many there was something. Jobs that
-        have not ended, and dead ones, are left alone: see `cancel` and `purge`."""
+        have not ended, and dead ones, are left alone: see `cancel` and `purge`.
+
+        Args:
+            ids: The ids of jobs, or one of them.
+            queue: The queue, or the group such as `billing@orders`, if several have the id. Looked
+                for unless said.
+        """
         named = [ids] if isinstance(ids, str) else ids
         job_ids = list(dict.fromkeys(id_codec.to_id(id) for id in named))
         store, forgotten = await self._store(), set[JobId]()

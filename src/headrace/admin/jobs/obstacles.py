@@ -1,4 +1,4 @@
-"""What keeps all jobs of a queue, or of a task in it, from starting."""
+"""What keeps all jobs of a queue, or of a task in it, from starting; and why one comes again."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from headrace.admin.workers import read_workers
 from headrace.core.display import plural
 
 if TYPE_CHECKING:
+    from headrace.core.job.history import History
     from headrace.store.contract import Store
 
 
@@ -28,3 +29,14 @@ async def obstacle_of(store: Store, queue: str, task: str | None, where: str) ->
         return ""
     running = (await store.count(queue)).running
     return f"{where} runs {plural(most, 'job')} at a time" if running >= most else ""
+
+
+def coming_again(history: History, error: str) -> str:
+    """Why a job that was begun before is scheduled, as the end of a sentence."""
+    if history.payload_misses:
+        times = plural(history.payload_misses, "time")
+        return f", to try again: its payload could not be had, {times} so far"
+    again = f", to run again after {error}" if error else ""
+    if not history.defers:
+        return again
+    return f"{again}; it has been put off {plural(history.defers, 'time')}"

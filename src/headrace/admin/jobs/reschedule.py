@@ -30,7 +30,11 @@ class RescheduleAdmin(JobAdmin):
     async def run_now(self, ids: str | Iterable[str]) -> int:
         """Let scheduled jobs run now; returns how many are due now, those that were waiting
         included. They still pass the limits and the order of their keys. As `reschedule` with no
-        delay."""
+        delay.
+
+        Args:
+            ids: The ids of jobs, or one of them.
+        """
         return await self._reschedule(ids, Rescheduling(delay_ms=0))
 
     @recorded
@@ -47,7 +51,15 @@ class RescheduleAdmin(JobAdmin):
         moved. Others are left alone; a single one is a `ConfigError` that says why, or
         `JobNotFound`. A job keeps its id, its arguments and its attempts. One with a unique name,
         a key or a bound of concurrency, in a flow, or that has done something once, cannot change
-        its queue. The bound of a queue does not hold back what a person moves there."""
+        its queue. The bound of a queue does not hold back what a person moves there.
+
+        Args:
+            ids: The ids of jobs, or one of them.
+            at: When they may start: an aware datetime.
+            delay: How long from now: seconds or a timedelta.
+            priority: From 0 to 100.
+            queue: The queue they go to.
+        """
         change = _change(at, delay, priority, queue)
         return await self._reschedule(ids, change)
 

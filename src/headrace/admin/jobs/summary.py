@@ -42,17 +42,25 @@ class JobSummary:
     """A job in a list. `task` is None if its envelope cannot be read."""
 
     id: str
+    """The id of the job."""
     queue: str
+    """The queue, or the queue of the group."""
     task: str | None
+    """The task's name; None if its envelope cannot be read."""
     state: State
+    """Where it is now."""
     priority: int
+    """From 0 to 100."""
     key: str | None
     """The `key` it was sent with; of an event, its key."""
     tags: tuple[str, ...]
     """The `tags` it was sent with."""
     sent: datetime | None
+    """When it was sent."""
     due: datetime | None
+    """When it may start, if it is scheduled."""
     worker: str | None
+    """Who runs it, or ran it last."""
     attempt: int
     """The attempt that runs or comes next; of a job that has ended, the last."""
     waits_for: str | None
@@ -63,6 +71,7 @@ class JobSummary:
     error: str | None
     """Type and text of the error that its last attempt ended with."""
     progress: Progress | None
+    """The last that it reported."""
     ended: datetime | None
     """When it was done or cancelled, as far as the history has it; of a dead job, when it died."""
     waited: float | None
@@ -122,6 +131,7 @@ class JobPage:
     """Some jobs."""
 
     jobs: list[JobSummary]
+    """The jobs on it."""
     cursor: str
     """Where the next page begins; empty after the last."""
     looked: int
@@ -133,7 +143,9 @@ class JobCause:
     """A job that failed, and with it those that waited for it."""
 
     id: str
+    """The id of the job."""
     queue: str
+    """The queue that it is in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +158,7 @@ class JobDetail(JobSummary):
     result_kept: bool
     """Whether `result` is what it returned."""
     attempts: tuple[AttemptInfo, ...]
+    """Every run that has ended."""
     received: tuple[Any, ...] | None
     """What it received from the jobs that it waited for, as plain values: the one that is its first
     argument, or all that are in it. None if it takes none, has none yet, or they are too large."""
@@ -160,9 +173,13 @@ class JobDetail(JobSummary):
     task_width: int | None
     """How many of its task, if its key limits it too, or a rate."""
     unique: str | None
+    """The name under which it is unique."""
     limits: tuple[Limit, ...]
+    """The rates and bounds that it counts for."""
     headers: dict[str, str]
+    """As sent."""
     expires: datetime | None
+    """When it may no longer start."""
     log: tuple[str, ...]
     """What it wrote with `ctx.log`, as far as it is kept."""
     once: tuple[str, ...]

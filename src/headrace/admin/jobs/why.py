@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from headrace.admin.bodies import opened
 from headrace.admin.jobs.flow_survey import flow_around
 from headrace.admin.jobs.gathering_text import gathering_text
-from headrace.admin.jobs.obstacles import obstacle_of
+from headrace.admin.jobs.obstacles import coming_again, obstacle_of
 from headrace.admin.jobs.summary import JobSummary, key_of
 from headrace.admin.redaction import CLEAR, Redaction
 from headrace.admin.workers import read_workers
@@ -111,10 +111,7 @@ class Why:
 
     async def _scheduled(self) -> str:
         due_ms, now_ms = self._seen.due_ms or 0, await self._store.time_ms()
-        misses = decode_history(self._seen.history).payload_misses
-        again = f", to run again after {self._error}" if self._error else ""
-        if misses:
-            again = f", to try again: its payload could not be had, {plural(misses, 'time')} so far"
+        again = coming_again(decode_history(self._seen.history), self._error)
         if due_ms > now_ms:
             moment = utc_text(to_datetime(due_ms))
             return f"It is scheduled, due in {_length(due_ms - now_ms)}, at {moment}{again}."

@@ -22,19 +22,27 @@ class EventInfo:
     """An event with all that its envelope says."""
 
     id: str
+    """The id of the event."""
     topic: str
+    """The name of its topic."""
     key: str | None
+    """As published."""
     type: str | None
     """None if it has none, and is of the type that its topic declares."""
     source: str | None
+    """Who published it."""
     time: datetime | None
     """When it was published, by the publisher's clock."""
     occurred_at: datetime | None
     """When it happened, as its publisher said; else when it was published."""
     correlation_id: str | None
+    """As published."""
     headers: dict[str, str]
+    """As published."""
     content_type: str
+    """How `data` travels."""
     version: int
+    """That of the event type."""
     size: int
     """Of its payload, in bytes."""
     data: Any

@@ -35,7 +35,11 @@ class TopicAdmin(AdminContext):
     async def topics(self, names: Sequence[str] | None = None) -> list[TopicInfo]:
         """All topics that were ever published to, that a group joined, or that the app declares, by
         name; or those of these names, as they come, `TopicNotFound` if one is missing. Six calls
-        to the store."""
+        to the store.
+
+        Args:
+            names: The names of topics; all unless said.
+        """
         logs = await self._logs_by_topic()
         wanted = sorted(logs) if names is None else list(dict.fromkeys(names))
         if missing := [name for name in wanted if name not in logs]:
@@ -55,7 +59,11 @@ class TopicAdmin(AdminContext):
         return sorted(await self._logs_by_topic())
 
     async def topic(self, name: str) -> TopicInfo:
-        """One topic; `TopicNotFound` if there is none of that name."""
+        """One topic; `TopicNotFound` if there is none of that name.
+
+        Args:
+            name: The name of the topic.
+        """
         (found,) = await self.topics([name])
         return found
 
@@ -63,7 +71,13 @@ class TopicAdmin(AdminContext):
         self, topic: str, after: Place | None = None, limit: int = 100
     ) -> list[EventInfo]:
         """Up to `limit` events of a topic, from the oldest kept, after the one with this id, or
-        from this time on. Changes nothing for any group, and needs no event type."""
+        from this time on. Changes nothing for any group, and needs no event type.
+
+        Args:
+            topic: The name of the topic.
+            after: The id of an event, or an aware datetime; the oldest kept unless said.
+            limit: How many at most.
+        """
         limits.check_count("limit", limit)
         if after is not None:
             check_place("after", after, self._app.clock.now_ms())
@@ -77,7 +91,13 @@ class TopicAdmin(AdminContext):
     async def rewind(self, topic: str, group: str, to: Place) -> None:
         """Move a group back or forward: to "start", "new", an event's id or a time. Events that it
         has already taken are still handled. `TopicNotFound`, `GroupNotFound` or `EventNotFound` if
-        there is none."""
+        there is none.
+
+        Args:
+            topic: The name of the topic.
+            group: The name of the group.
+            to: "start", "new", the id of an event, or an aware datetime.
+        """
         check_place("to", to, self._app.clock.now_ms())
         store, logs = await self._store(), await self._logs_of(topic)
         if topic in self._app.topics:
@@ -91,7 +111,13 @@ class TopicAdmin(AdminContext):
     async def remove_group(self, topic: str, group: str, *, force: bool = False) -> None:
         """Remove a group with all its events, dead ones included. Refused while a running worker
         serves it, unless `force`. A worker or publisher that starts later with an app that declares
-        the group creates it again: remove the subscription from the code first."""
+        the group creates it again: remove the subscription from the code first.
+
+        Args:
+            topic: The name of the topic.
+            group: The name of the group.
+            force: Whether to remove it although a worker serves it.
+        """
         store, queues = await self._store(), await self._queues_of(topic, group)
         for worker in [] if force else await read_workers(store):
             if not worker.queues.keys().isdisjoint(queues):
@@ -107,7 +133,13 @@ class TopicAdmin(AdminContext):
     async def stopped_keys(
         self, topic: str, group: str, *, limit: int = 1000
     ) -> list[StoppedKeyInfo]:
-        """Keys of an ordered group that a dead event has stopped or failed, by name."""
+        """Keys of an ordered group that a dead event has stopped or failed, by name.
+
+        Args:
+            topic: The name of the topic.
+            group: The name of the group.
+            limit: How many at most.
+        """
         limits.check_count("limit", limit)
         store, queues = await self._store(), await self._queues_of(topic, group)
         found: list[tuple[StoppedKey, Masks]] = []
@@ -133,7 +165,13 @@ class TopicAdmin(AdminContext):
     @recorded
     async def free_key(self, topic: str, group: str, key: str) -> bool:
         """Handle the events of a stopped or failed key again. Dead ones stay dead until they are
-        replayed. False if the key was neither stopped nor failed."""
+        replayed. False if the key was neither stopped nor failed.
+
+        Args:
+            topic: The name of the topic.
+            group: The name of the group.
+            key: The key that is stopped.
+        """
         store, queues = await self._store(), await self._queues_of(topic, group)
         freed = [await store.free_key(queue, key) for queue in queues]
         if not any(freed) and self._redaction.active:

@@ -25,6 +25,7 @@ class ShardInfo:
     """One of the logs that a topic consists of."""
 
     log: str
+    """The name of the log."""
     length: int
     """How many events it holds, settled or not."""
 
@@ -34,19 +35,25 @@ class GroupInfo:
     """A group of a topic, in all shards together."""
 
     name: str
+    """The name of the group."""
     ordered: bool
+    """Whether events of one key are handled one after the other."""
     on_failure: OnFailure
+    """What a dead event does to later ones of its key."""
     lag: int
     """Events that it has neither handled nor given up, wherever they wait."""
     behind: int
     """Events that it has not taken out of the log yet; also part of `waiting`."""
     waiting: int
+    """For a worker."""
     running: int
+    """In a worker."""
     scheduled: int
     """To be handled again later."""
     blocked: int
     """Behind others of their key."""
     dead: int
+    """Given up, and kept."""
     oldest: datetime | None
     """When the oldest event that is not settled was published; None if there is none."""
     age: float | None
@@ -58,6 +65,7 @@ class GroupInfo:
     stopped_keys: int
     """How many keys a dead event has stopped or failed."""
     paused: bool
+    """Whether the group is paused."""
     stopped_events: int = 0
     """How many events wait behind stopped keys; part of `blocked`. Of more than a thousand keys
     in a shard, those behind a thousand of them."""
@@ -110,14 +118,21 @@ class GroupCounts:
     name: str
     """Of its queue there, such as `billing@orders#1`."""
     waiting: int
+    """For a worker."""
     running: int
+    """In a worker."""
     scheduled: int
+    """For a retry."""
     blocked: int
+    """Behind others of their key."""
     dead: int
+    """Given up, and kept."""
     stopped_keys: int = 0
+    """Keys that a dead event has stopped."""
     stopped_events: int = 0
     """Those that wait behind stopped keys."""
     stopped_since: datetime | None = None
+    """Since when the first of them is."""
     last_died: datetime | None = None
     """When the latest of the dead ones died."""
 
@@ -138,10 +153,13 @@ class TopicInfo:
     """A topic and its groups, by name."""
 
     name: str
+    """The name of the topic."""
     length: int
     """How many events it holds, settled or not."""
     shards: tuple[ShardInfo, ...]
+    """The logs that it consists of."""
     groups: tuple[GroupInfo, ...]
+    """Its groups, by name."""
     published: int
     """How many were published in the last hour, as far as the app records events."""
     dropped: int
@@ -153,11 +171,13 @@ class StoppedKeyInfo:
     """A key of an ordered group that a dead event has stopped."""
 
     key: str
+    """The key."""
     state: Literal["blocked", "failed"]
     """Whether later events wait, or go dead too."""
     event: str
     """The id of the one that went dead."""
     since: datetime
+    """When it was stopped."""
     waiting: int
     """How many later ones wait behind it."""
 

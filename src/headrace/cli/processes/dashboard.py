@@ -6,8 +6,10 @@ import asyncio
 import os
 import signal
 import socket
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
+from functools import partial
 from ipaddress import ip_address, ip_network
+from types import FrameType
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -17,14 +19,16 @@ from headrace.cli.app_command import of_app
 from headrace.cli.logs import log_options, log_to_stderr
 from headrace.cli.output import complain
 from headrace.cli.processes.metrics_options import Place, metrics_options, place_of
+from headrace.cli.processes.store_option import wait_for_store_option
 from headrace.errors import ConfigError
 from headrace.worker.processes.child_lifetime import follow_supervisor
 from headrace.worker.processes.signals import ending_signals, let_go_of_closed_terminal
+from headrace.worker.store_wait import StoppedWaiting, StoreWait
 
 if TYPE_CHECKING:
     from headrace import Headrace
     from headrace.web.auth.users import Passwords
-    from headrace.web.server import Certificate
+    from headrace.web.server import Certificate, DashboardServer
 
 _VARIABLE = "HEADRACE_DASHBOARD_"
 _USERS = f"{_VARIABLE}AUTH"
@@ -85,6 +89,7 @@ _FILE = click.Path(dir_okay=False)
     metavar="URL",
     help="Public address, such as https://shop.example, if a proxy changes the Host header.",
 )
+@wait_for_store_option("not at all")
 @metrics_options
 @log_options
 def dashboard(
@@ -98,6 +103,7 @@ def dashboard(
     ssl_keyfile: str | None,
     proxies: tuple[str, ...],
     origins: tuple[str, ...],
+    wait_for_store: float | None,
     metrics_port: int | None,
     metrics_host: str | None,
     metrics_allow: tuple[str, ...],
@@ -138,11 +144,30 @@ def dashboard(
             _warn_of_plain_http(guarded=auth is not None)
         url = _url(scheme, host, listening, server.take_token())
         click.echo(f"headrace dashboard: {url} (Ctrl-C ends it)")
-        for number in ending_signals():
-            # While it serves, the server sets its own handlers for some of them.
-            signal.signal(number, server.handle_exit)
-        asyncio.run(server.serve_at(listening))
+        asyncio.run(_serve(server, app, listening, wait_for_store or 0.0))
     let_go_of_closed_terminal()
+
+
+async def _serve(
+    server: DashboardServer, app: Headrace, listening: socket.socket, patience: float
+) -> None:
+    """Serve until a signal, which also ends the wait for the store."""
+    loop, stopping = asyncio.get_running_loop(), asyncio.Event()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        server.handle_exit(number, frame)
+        loop.call_soon_threadsafe(stopping.set)
+
+    for number in ending_signals():
+        # While it serves, the server sets its own handlers for some of them.
+        signal.signal(number, end)
+    async with AsyncExitStack() as stack:
+        wait = StoreWait(patience, stopping, "the dashboard")
+        try:
+            await wait.through(partial(stack.enter_async_context, app))
+        except StoppedWaiting:
+            return
+        await server.serve_at(listening)
 
 
 def _certificate(certfile: str | None, keyfile: str | None) -> Certificate | None:

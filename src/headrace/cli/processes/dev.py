@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
@@ -18,6 +19,7 @@ from headrace.cli.app_loader import OF_ONE_PROCESS, is_of_one_process, load_app,
 from headrace.cli.log_colours import colours_wanted
 from headrace.cli.output import harmless_lines
 from headrace.cli.processes.dev_processes import DevProcesses
+from headrace.cli.processes.store_option import wait_for_store_option
 from headrace.core import bounds as limits
 from headrace.core.display import harmless
 from headrace.errors import ConfigError
@@ -25,6 +27,9 @@ from headrace.worker.processes.signals import ProcessSignals, let_go_of_closed_t
 
 _HOST = "127.0.0.1"
 _TOKEN = "HEADRACE_DASHBOARD_TOKEN"
+_PATIENCE = "HEADRACE_WAIT_FOR_STORE"
+# The longest time that any option takes: what waits is restarted before.
+_FOR_EVER = str(limits.MAX_MS // 1000)
 _LOOK_EVERY = 0.5
 # A stuck worker ends by itself within this time after its drain.
 _BEYOND_DRAIN = 20.0
@@ -62,6 +67,7 @@ _MOST = 20_000
     metavar="SECONDS",
     help="Time for running jobs to end before a restart.",
 )
+@wait_for_store_option("for ever")
 @click.option("--reload/--no-reload", default=True, help="Restart when a file has changed.")
 def dev(
     app: str | None,
@@ -69,6 +75,7 @@ def dev(
     port: int,
     concurrency: int,
     drain: float,
+    wait_for_store: float | None,
     reload: bool,
 ) -> None:
     """Run APP, for example shop:app, during development: a worker with its schedules and the
@@ -83,9 +90,16 @@ def dev(
     store, folders = _checked(name, port)
     # The same after each restart, so that users stay logged in.
     token = os.environ.get(_TOKEN) or secrets.token_urlsafe(24)
-    processes = dev_processes(name, port, concurrency, drain, {_TOKEN: token})
+    patience = _FOR_EVER if wait_for_store is None else str(wait_for_store)
+    settings = {_TOKEN: token, _PATIENCE: patience}
+    missing = missing_parts()
+    processes = dev_processes(name, port, concurrency, drain, settings, dashboard=not missing)
     click.echo(f"headrace dev: {name} on {harmless(store)}")
-    click.echo(f"headrace dev: dashboard at {_url(port, token)} (Ctrl-C stops all)")
+    if missing:
+        said = f"there is no dashboard, it needs {missing}: pip install 'headrace[dashboard]'"
+        click.echo(f"headrace dev: {said} (Ctrl-C stops the worker)")
+    else:
+        click.echo(f"headrace dev: dashboard at {_url(port, token)} (Ctrl-C stops all)")
     with ProcessSignals() as signals:
         processes.start()
         try:
@@ -102,16 +116,34 @@ def dev_processes(
     concurrency: int,
     drain: float,
     settings: Mapping[str, str] | None = None,
+    *,
+    dashboard: bool = True,
 ) -> DevProcesses:
-    """A worker and a dashboard, not started yet; `settings` are variables for both."""
+    """A worker and, if wanted, a dashboard, not started yet; `settings` are variables for both."""
+    commands = {
+        "worker": ["worker", name, "-c", str(concurrency), "--drain", str(drain), "--log-runs"],
+    }
+    if dashboard:
+        commands["dashboard"] = ["dashboard", name, "--host", _HOST, "--port", str(port)]
     return DevProcesses(
-        {
-            "worker": ["worker", name, "-c", str(concurrency), "--drain", str(drain), "--log-runs"],
-            "dashboard": ["dashboard", name, "--host", _HOST, "--port", str(port)],
-        },
+        commands,
         patience=drain + _BEYOND_DRAIN,
         settings=settings,
     )
+
+
+def missing_parts() -> str:
+    """The packages that the dashboard needs and that are not installed; empty if all are."""
+    needed = ("starlette", "jinja2", "itsdangerous", "uvicorn")
+    return " and ".join(name for name in needed if not _is_installed(name))
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ValueError:
+        # Its import is forbidden in this process.
+        return False
 
 
 def _url(port: int, token: str) -> str:
@@ -133,9 +165,9 @@ def _checked(name: str, port: int) -> tuple[str, list[Path]]:
             probe.bind((_HOST, port))
         except OSError:
             raise ConfigError(f"port {port} is taken: choose another with --port") from None
-    module = sys.modules[name.partition(":")[0]]
-    file = getattr(module, "__file__", None)
-    return app.shown_url, [Path.cwd(), *([Path(file).parent] if file else [])]
+    names = (name.partition(":")[0], *app.modules)
+    files = [getattr(sys.modules[each], "__file__", None) for each in names]
+    return app.shown_url, [Path.cwd(), *(Path(file).parent for file in files if file)]
 
 
 def _look_after(

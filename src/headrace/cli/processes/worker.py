@@ -54,13 +54,15 @@ def worker(
     concurrency: int,
     threads: int | None,
     processes: int | None,
+    max_jobs_per_process: int | None,
     workers: tuple[int, int],
     drain: float,
     wait_for_store: float | None,
     log_runs: bool,
     name: str | None,
-    schedules: bool,
+    schedules: bool | None,
     upkeep: bool,
+    burst: bool,
     supervised: bool,
     metrics_port: int | None,
     metrics_host: str | None,
@@ -97,6 +99,8 @@ def worker(
         name,
         schedules,
         upkeep,
+        max_jobs_per_process,
+        burst,
     )
     metrics = place_of(metrics_port, metrics_host, metrics_allow)
     if workers == (1, 1):
@@ -138,7 +142,11 @@ def _supervise(settings: WorkerOptions, metrics: Place | None, least: int, most:
     with shared_totals(metrics) as variables:
         start = partial(start_process, settings.command(), variables)
         supervisor = Supervisor(
-            scaling, start, gauge=gauge, strategy=OwnStrategy.of(app.scaling_strategy)
+            scaling,
+            start,
+            gauge=gauge,
+            strategy=OwnStrategy.of(app.scaling_strategy),
+            burst=settings.burst,
         )
         if metrics is not None:
             serve_supervisor(app, supervisor, metrics, variables)
@@ -152,3 +160,4 @@ async def _reach(app: Headrace, within: float | None, banner: Banner) -> None:
         wait = StoreWait(within, asyncio.Event())
         await wait.through(partial(stack.enter_async_context, app))
         await wait.through(banner.warn_of_undeclared_queues)
+        await wait.through(banner.warn_of_strangers)

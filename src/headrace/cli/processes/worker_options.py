@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
+from headrace.cli.processes.store_option import wait_for_store_option
 from headrace.core import bounds as limits
 from headrace.core.scaling.scaling import read_range
 from headrace.middleware import LogRuns
@@ -46,8 +47,10 @@ class WorkerOptions(msgspec.Struct, frozen=True):
     log_format: str | None
     log_runs: bool = False
     name: str | None = None
-    schedules: bool = True
+    schedules: bool | None = None
     upkeep: bool = True
+    max_jobs_per_process: int | None = None
+    burst: bool = False
 
     def worker(self, app: Headrace) -> Worker:
         if self.log_runs:
@@ -58,11 +61,13 @@ class WorkerOptions(msgspec.Struct, frozen=True):
             concurrency=self.concurrency,
             threads=self.threads,
             processes=self.processes,
+            max_jobs_per_process=self.max_jobs_per_process,
             drain=self.drain,
             wait_for_store=self.wait_for_store,
             name=self.name,
             schedules=self.schedules,
             upkeep=self.upkeep,
+            burst=self.burst,
         )
 
     def command(self) -> list[str]:
@@ -73,9 +78,14 @@ class WorkerOptions(msgspec.Struct, frozen=True):
             command += ["-Q", ",".join(_written(self.queues))]
         command += ["--strict"] if self.strict else []
         command += ["--log-runs"] if self.log_runs else []
-        command += [] if self.schedules else ["--no-schedules"]
+        command += ["--no-schedules"] if self.schedules is False else []
         command += [] if self.upkeep else ["--no-upkeep"]
-        counts = (("--threads", self.threads), ("--processes", self.processes))
+        command += ["--burst"] if self.burst else []
+        counts = (
+            ("--threads", self.threads),
+            ("--processes", self.processes),
+            ("--max-jobs-per-process", self.max_jobs_per_process),
+        )
         for option, value in (*counts, ("--wait-for-store", self.wait_for_store)):
             command += [] if value is None else [option, str(value)]
         texts = (
@@ -133,6 +143,14 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="Processes for run_in='process'.  [default: CPUs]",
     ),
     click.option(
+        "--max-jobs-per-process",
+        type=_COUNT,
+        envvar="HEADRACE_MAX_JOBS_PER_PROCESS",
+        show_envvar=True,
+        metavar="N",
+        help="Replace a process of run_in='process' after N jobs.  [default: never]",
+    ),
+    click.option(
         "-p",
         "--workers",
         "workers",
@@ -154,14 +172,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         metavar="SECONDS",
         help="Time for running jobs to end after SIGTERM.",
     ),
-    click.option(
-        "--wait-for-store",
-        type=click.FloatRange(min=0),
-        envvar="HEADRACE_WAIT_FOR_STORE",
-        show_envvar=True,
-        metavar="SECONDS",
-        help="How long to wait for the store at the start.  [default: for ever]",
-    ),
+    wait_for_store_option("for ever"),
     click.option(
         "--name",
         envvar="HEADRACE_WORKER_NAME",
@@ -171,7 +182,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     ),
     click.option(
         "--schedules/--no-schedules",
-        default=True,
+        default=None,
         envvar="HEADRACE_SCHEDULES",
         show_envvar=True,
         help="Whether to fire the schedules; another worker has to otherwise.",
@@ -183,6 +194,13 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         show_envvar=True,
         help="Whether to look after the queues too: retries that are due, flows, schedules, "
         "on_dead, old events; another worker has to otherwise.",
+    ),
+    click.option(
+        "--burst",
+        is_flag=True,
+        envvar="HEADRACE_BURST",
+        show_envvar=True,
+        help="End when nothing waits or runs; what is scheduled for later is left.",
     ),
     click.option("--supervised", is_flag=True, hidden=True),
     click.option(

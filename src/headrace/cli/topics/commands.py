@@ -39,6 +39,7 @@ from headrace.cli.topics.views import (
     show_topics,
 )
 from headrace.core.codec import json_decoder
+from headrace.core.misfit import field_problem
 from headrace.core.payload.kinds import named
 from headrace.errors import ConfigError
 
@@ -148,7 +149,9 @@ def _event_of(topic: Topic[Any], text: str) -> Any:
     try:
         return decode(text.encode())
     except Exception as error:
-        raise ConfigError(f"{text[:80]!r} is not {named(kind)} in JSON: {error}") from None
+        raise ConfigError(
+            f"{text[:80]!r} is not {named(kind)} in JSON: {field_problem(error)}"
+        ) from None
 
 
 @topics.command()

@@ -35,7 +35,13 @@ def enqueue_on_commit(
     jobs: Headrace, step: Call[Any] | Flow[Any], using: str | None = None
 ) -> None:
     """Send a call of a Headrace task when the current transaction commits, or at once if there is
-    none; not at all if it is rolled back."""
+    none; not at all if it is rolled back.
+
+    Args:
+        jobs: The Headrace app.
+        step: What `task.call`, `chain` or `group` made.
+        using: The alias of the database; the default one unless said.
+    """
     transaction.on_commit(partial(jobs.enqueue_sync, step), using=using)
 
 

@@ -166,7 +166,8 @@ class HeadraceBackend(BaseTaskBackend):
         elif job.task is None or job.arguments is None:
             raise TaskResultDoesNotExist(job.id)
         else:
-            path, (args, kwargs), value = job.task, job.arguments, None
+            path, value = job.task, None
+            args, kwargs = job.arguments["args"], job.arguments["kwargs"]
         found = new_result(self._as_sent(import_string(path), job), args, kwargs, job.id)
         change(
             found,

@@ -25,7 +25,9 @@ class User:
     """A user of the dashboard. The audit log records actions under `name`."""
 
     name: str
+    """The audit log records actions under it."""
     role: Role = Role.OPERATOR
+    """What the user may do."""
 
     def __post_init__(self) -> None:
         try:
@@ -37,6 +39,7 @@ class User:
 
     @property
     def operates(self) -> bool:
+        """Whether the user may act."""
         return self.role is Role.OPERATOR
 
 
@@ -45,9 +48,14 @@ _N, _R, _P = 2**14, 8, 1
 
 
 class Passwords:
-    """Users with passwords, given as `name:password` or `name:password:viewer`. Only hashes are
-    kept. A password may contain colons, unless a role follows the last one. Sessions end with the
-    process, unless a `secret` is given; processes with the same one share sessions."""
+    """Users with passwords. Only hashes are kept.
+
+    Args:
+        users: Each as `name:password` or `name:password:viewer`. A password may contain colons,
+            unless a role follows the last one.
+        secret: Signs sessions: processes with the same one share them. Sessions end with the
+            process unless said.
+    """
 
     def __init__(self, users: Iterable[str], *, secret: str | None = None) -> None:
         users = list(users)
