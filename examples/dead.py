@@ -39,7 +39,7 @@ if __name__ == "__main__":
 
 # Prints:
 # retries_exhausted
-# ValueError [7, 'Germany'] 2 attempts
+# ValueError {'order': 7, 'country': 'Germany'} 2 attempts
 # refused: land
 # replayed 1
 # again 0

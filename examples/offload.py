@@ -147,7 +147,7 @@ if __name__ == "__main__":
 
 # Prints:
 # files: 1 objects: 1
-# the store has a reference: 8000006
+# the store has a reference: 8000012
 # words: 50000
 # bytes: 8000000
 # files: 0 objects: 0

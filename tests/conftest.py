@@ -85,7 +85,7 @@ async def app(store_url: str, namespace: str) -> AsyncIterator[Headrace]:
 
 @pytest.fixture
 def clock() -> ManualClock:
-    return ManualClock()
+    return ManualClock(downtime=True)
 
 
 @pytest.fixture

@@ -104,3 +104,30 @@ async def test_many_small_maps_take_no_memory(
         job = await crew.app.tasks["work"].enqueue(0.0)
         await job.result(LONG)
         assert worker.peak_mib < 300
+
+
+@pytest.mark.parametrize("format", [99, 300])
+async def test_a_job_of_a_newer_format_waits_for_a_newer_worker(
+    redis_url: str, namespace: str, format: int
+) -> None:
+    app = Headrace(redis_url, namespace=namespace)
+    envelope = pack([format, b"=later", {"new": "shape"}])
+
+    @app.task
+    async def double(number: int) -> int:
+        return 2 * number
+
+    async def put_off() -> bool:
+        return (await app.store.count("default")).scheduled == 1
+
+    async with app:
+        async with app.worker():
+            with redis.Redis.from_url(redis_url) as client:
+                ready = QueueKeys(namespace, "default").ready
+                client.execute_command("XADD", ready, "*", "j", envelope)
+            assert await (await double.enqueue(21)).result(LONG) == 42
+            await eventually("it goes back for others", put_off)
+        info = await app.job("later").info()
+        assert info.state in ("scheduled", "waiting")
+        assert info.attempts == ()
+        assert "It waits for a worker that" in await app.admin.why("later")

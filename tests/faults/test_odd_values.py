@@ -253,7 +253,7 @@ async def test_an_outcome_that_the_store_refuses_hurts_no_other(
                 await jobs.pop(4).result(LONG)
             assert [await job.result(LONG) for job in jobs] == [0, 1, 2, 3, 5, 6, 7, 8]
         (dead,) = await app.admin.dead(QUEUE)
-        assert (dead.id, dead.reason, dead.arguments) == ("job-4", "malformed", [4])
+        assert (dead.id, dead.reason, dead.arguments) == ("job-4", "malformed", {"number": 4})
     assert "job-4" in caplog.text
 
 

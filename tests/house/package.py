@@ -25,7 +25,13 @@ class Module:
 
     @property
     def lines(self) -> int:
-        return len(self.path.read_text().splitlines())
+        """How long it is, docstrings left out."""
+        docstrings = (
+            (node.end_lineno or 0) - node.lineno + 1
+            for node in self.nodes(ast.Expr)
+            if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        )
+        return len(self.path.read_text().splitlines()) - sum(docstrings)
 
     @property
     def packages_imported(self) -> set[str]:

@@ -47,8 +47,10 @@ ROOMS: dict[str, set[str]] = {
     "worker": CONTRACT | {"audit", "client", "middleware", "metrics"},
     "admin": CONTRACT | {"client"},
     "settings": BASE | {"store.url"},
+    "override": CONTRACT | {"client", "settings", "store.url"},
     "app": CONTRACT
-    | {"admin", "audit", "client", "metrics", "middleware", "settings", "store.url", "worker"},
+    | {"admin", "audit", "client", "metrics", "middleware", "override", "settings", "store.url"}
+    | {"testing", "worker"},
     "exposition": BASE | {"admin", "client", "metrics"},
     "exposition.tracing": BASE | {"audit", "client", "middleware"},
     "web": BASE | {"app", "client", "admin", "exposition"},
@@ -58,7 +60,19 @@ ROOMS: dict[str, set[str]] = {
     | {"web", "app", "audit", "client", "middleware", "worker", "admin"}
     | {"exposition", "exposition.tracing"},
     "outbox": CONTRACT | {"app", "client", "middleware", "store.topics", "worker"},
-    "testing": CONTRACT | {"", "app", "client", "worker", "admin"},
+    # Below the app, which makes a test kit; but for those that make an app.
+    "testing": CONTRACT
+    | {
+        "admin",
+        "client",
+        "middleware",
+        "override",
+        "testing.conformance",
+        "testing.perform.recorded_context",
+    }
+    | {"worker"},
+    "testing.perform.recorded_context": CONTRACT | {"app", "client"},
+    "testing.conformance": CONTRACT | {"", "app", "client", "worker", "admin"},
     "demo": BASE | {"", "client"},
     "benchmark": BASE | {"", "client", "metrics", "worker"},
     "cli": BASE

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import ast
 import inspect
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 import headrace
 from tests.house.package import modules
+
+REPOSITORY = Path(__file__).parents[2]
 
 # Commands print: that is their work.
 PRINTS = {"cli"}
@@ -63,6 +68,13 @@ def test_what_can_be_done_with_a_public_name_is_documented(name: str) -> None:
         if not attribute.startswith("_") and inspect.isfunction(value) and not inspect.getdoc(value)
     ]
     assert not missing
+
+
+def test_the_docstrings_of_functions_say_what_their_options_mean() -> None:
+    """If not: python tools/option_docs.py."""
+    command = [sys.executable, "tools/option_docs.py", "--check"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_importing_the_package_gives_the_public_names_and_little_else() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 TASKS = """
+from datetime import timedelta
 from typing import Any
 
 from headrace import Context, Headrace, Retry
@@ -22,7 +23,10 @@ async def add(a: int, b: int) -> int:
     return a + b
 
 
-@app.task(queue="mail", retry=Retry(5, on=(ConnectionError,)), timeout=30)
+LIMIT = timedelta(seconds=30)
+
+
+@app.task(queue="mail", retry=Retry(5, on=ConnectionError, base=LIMIT), timeout=LIMIT)
 def send_mail(to: str, subject: str = "hello") -> None:
     print(to, subject)
 
@@ -55,6 +59,32 @@ async def generic(*names: str, limit: int = 5, **more: bytes) -> dict[str, int]:
 @app.task
 def total(numbers: list[int]) -> int:
     return sum(numbers)
+"""
+
+PARTS = """
+from headrace import Context, Headrace, Retry, Tasks
+
+mail = Tasks(prefix="mail")
+tasks = Tasks()
+tasks.include(mail, prefix="shop")
+tasks.defaults(retry=Retry(3), queue="mail")
+app = Headrace("memory://", include=["shop.orders"])
+app.include(tasks, prefix="eu")
+
+
+@mail.task
+async def send(ctx: Context, to: str) -> bool:
+    return bool(to)
+
+
+@tasks.task(batch=10, max_wait=1, queue="slow")
+def collect(numbers: list[int]) -> list[int]:
+    return numbers
+
+
+@tasks.cron("0 3 * * *", timezone="Europe/Berlin")
+def report(ctx: Context) -> str:
+    return ctx.job.id
 """
 
 TOPICS = """
@@ -115,6 +145,17 @@ async def on_death(event: OrderPaid, dead: DeadEvent) -> None:
 
 
 async def refund(event: Refund) -> None: ...
+
+
+@app.subscribe(["orders", "refunds"], "both", event=OrderPaid | Refund)
+async def both(event: OrderPaid | Refund) -> None: ...
+
+
+@app.subscribe(["orders", "refunds"], "many", event=OrderPaid | Refund, batch=5)
+async def many(events: list[OrderPaid | Refund]) -> None: ...
+
+
+either = app.topic("either", OrderPaid | Refund)
 
 
 async def main() -> None:
@@ -190,6 +231,12 @@ async def work() -> None:
 
 # What each expression is, to a type checker.
 REVEALED = [
+    ("await perform(add, 1, b=2, attempt=3)", "headrace.testing.perform.performed.Performed[int]"),
+    ("perform_sync(greet_sync, 'ada').result", "str | None"),
+    ("await perform_batch(load, [])", "list[headrace.testing.perform.performed.Performed[None]]"),
+    ("app.testing().published(orders)", "list[topics.OrderPaid]"),
+    ("app.testing().assert_sent(add, 1, b=2, delay=0)[0].id", "str"),
+    ("context(attempt=2).logged", "list[str]"),
     ("await add.enqueue(1, 2)", "headrace.client.job.Job[int]"),
     ("await (await add.enqueue(1, 2)).result()", "int"),
     ("await loose.enqueue({}, 1)", "headrace.client.job.Job[dict[str, Any]]"),
@@ -214,6 +261,15 @@ REVEALED = [
     ("await generic.enqueue('a', limit=2, b=b'')", "headrace.client.job.Job[dict[str, int]]"),
     ("await (await add.enqueue(1, 2)).status()", "headrace.core.job.state.State"),
     ("app.job('x')", "headrace.client.job.Job[Any]"),
+    ("app.job('x', add)", "headrace.client.job.Job[int]"),
+    ("app.job('x', crunch)", "headrace.client.job.Job[list[int]]"),
+    ("add.job('x')", "headrace.client.job.Job[int]"),
+    ("await greet.job('x').result()", "str"),
+    ("crunch.options(delay=5).job('x')", "headrace.client.job.Job[list[int]]"),
+    ("send", "headrace.client.task.Task[[to: str], Coroutine[Any, Any, bool]]"),
+    ("await send.enqueue('x')", "headrace.client.job.Job[bool]"),
+    ("collect.call(1)", "headrace.core.task.call.Call[int]"),
+    ("report()", "str"),
     ("crunch.call()", "headrace.core.task.open_call.OpenCall[int, list[int]]"),
     ("chain(add.call(1, 2), crunch.call())", "headrace.core.flow.flow.Flow[list[int]]"),
     (
@@ -231,6 +287,7 @@ REVEALED = [
     ("(await orders.publish_many([]))[0].ok", "bool"),
     ("(await orders.read())[0].data", "topics.OrderPaid"),
     ("(await raw.read())[0].data", "bytes"),
+    ("either", "headrace.client.topic.topic.Topic[Any]"),
     ("await audit(OrderPaid('o', 1))", "None"),
     ("ledger(OrderPaid('o', 1))", "int"),
     (
@@ -253,6 +310,12 @@ WRONG = [
     ('add.call("1", 2)', "arg-type"),
     ("add.enqueue_sync(1)", "call-arg"),
     ('add(1, "2")', "arg-type"),
+    ("add.delay(1, 2)", "attr-defined"),
+    ("app.send_task('add')", "attr-defined"),
+    ("app.enqueue(add, 1)", "call-overload"),
+    ("await add.call(1, 2)", "misc"),
+    ("send_mail.declared.retry.__class__(max_retries=3)", "call-arg"),
+    ("app.worker(queue='mail')", "call-arg"),
     ("send_mail()", "call-arg"),
     ("await send_mail.enqueue(5)", "arg-type"),
     ('await crunch.enqueue("5")', "arg-type"),
@@ -272,6 +335,11 @@ WRONG = [
     ("group([greet.call('a')]).then(total.call())", "arg-type"),
     ("chain(add.call(1, 2), group([total.call(), total.call()]))", "misc"),
     ("app.task(run_in='fork')", "call-overload"),
+    ("tasks.task(run_in='fork')", "call-overload"),
+    ("await send.enqueue(5)", "arg-type"),
+    ("await collect.enqueue([5])", "arg-type"),
+    ("app.include(tasks, colour='red')", "call-arg"),
+    ("word: str = await add.job('x').result()", "assignment"),
     ("app.task(colour='red')", "call-overload"),
     ("app.worker(concurrency='many')", "arg-type"),
     ("await orders.publish(Refund('o'))", "arg-type"),
@@ -293,8 +361,10 @@ WRONG = [
 
 IMPORTS = (
     "from headrace import chain, group; "
+    "from headrace.testing import context, perform, perform_batch, perform_sync; "
     "from tasks import add, app, crunch, generic, loose, send_mail, greet, greet_sync, total; "
-    "from topics import OrderPaid, Refund, audit, bill, ledger, load, orders, raw, refund\n"
+    "from parts import collect, mail, report, send, tasks; "
+    "from topics import OrderPaid, Refund, audit, bill, either, ledger, load, orders, raw, refund\n"
 )
 
 
@@ -312,6 +382,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], 
     programs = {
         "tasks.py": TASKS,
         "topics.py": TOPICS,
+        "parts.py": PARTS,
         "right.py": RIGHT,
         "revealed.py": each_in_a_function([f"it = reveal_type({what})" for what, _ in REVEALED]),
         "wrong.py": each_in_a_function([what for what, _ in WRONG]),
@@ -339,10 +410,10 @@ Verdicts = dict[tuple[str, int], str]
 
 
 def test_a_right_program_passes_without_a_cast(verdicts: Verdicts) -> None:
-    right = ("tasks.py", "topics.py", "right.py")
+    right = ("tasks.py", "parts.py", "topics.py", "right.py")
     found = {place: text for place, text in verdicts.items() if place[0] in right}
     assert not found
-    assert not re.search(r"\bcast\b|type: ignore", TASKS + TOPICS + RIGHT)
+    assert not re.search(r"\bcast\b|type: ignore", TASKS + PARTS + TOPICS + RIGHT)
 
 
 @pytest.mark.parametrize(("expression", "kind"), REVEALED)

@@ -70,10 +70,10 @@ async def test_a_payload_is_kept_elsewhere_until_its_job_has_ended(
         return len(text)
 
     small, large = await count.enqueue("a"), await count.enqueue(TEXT)
-    assert [len(data) for data in shelf.kept.values()] == [6_000_006]
+    assert [len(data) for data in shelf.kept.values()] == [6_000_011]
     (key,) = shelf.kept
     seen = await app.admin.job(large.id)
-    assert seen.arguments == {"offloaded": key, "bytes": 6_000_006}
+    assert seen.arguments == {"offloaded": key, "bytes": 6_000_011}
     async with app.worker():
         assert await small.result(timeout=20) == 1
         assert await large.result(timeout=20) == 6_000_000
@@ -116,8 +116,8 @@ async def test_a_dead_job_keeps_its_payload_until_it_is_purged(app: Headrace, sh
                 await job.result(timeout=20)
         assert len(shelf.kept) == 2
         dead = await app.admin.dead("default")
-        assert {each.arguments["bytes"] for each in dead} == {2_003 + 1}
-        with pytest.raises(ConfigError, match="cannot be edited: its data, 2,004 bytes, is kept"):
+        assert {each.arguments["bytes"] for each in dead} == {2_009}
+        with pytest.raises(ConfigError, match="cannot be edited: its data, 2,009 bytes, is kept"):
             await app.admin.replay([first.id], edit={"text": ""})
         ready.set()
         await app.admin.replay([first.id])

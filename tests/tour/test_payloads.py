@@ -63,8 +63,9 @@ async def test_arguments_and_results_travel_as_json(app: Headrace) -> None:
     job = await pay.enqueue(order, times=2)
     sent = await stored(app, job)
     assert sent.overrides.content == "application/json"
-    assert sent.payload == b'[{"order_id":"o-1","paid":"2026-11-16T12:00:00Z","place":"/a"},2]'
-    assert (await job.info()).arguments[1] == 2
+    order_sent = b'{"order_id":"o-1","paid":"2026-11-16T12:00:00Z","place":"/a"}'
+    assert sent.payload == b'{"order":' + order_sent + b',"times":2}'
+    assert (await job.info()).arguments["times"] == 2
     async with app.worker():
         assert await job.result(timeout=20) == [order, order]
     seen = await app.admin.job(job.id)
@@ -112,8 +113,8 @@ async def test_large_payloads_are_compressed_and_any_worker_reads_them(
     assert (await stored(app, small)).overrides.packing is None
     envelope = await stored(app, large)
     assert len(envelope.payload) < 200
-    assert envelope.overrides.packing.size == 10_004
-    assert (await large.info()).arguments == ["a" * 10_000]
+    assert envelope.overrides.packing.size == 10_009
+    assert (await large.info()).arguments == {"text": "a" * 10_000}
     async with app.worker():
         assert await small.result(timeout=20) == "a" * 20
         assert await large.result(timeout=20) == "a" * 20_000
@@ -152,5 +153,5 @@ async def test_what_is_larger_than_the_worker_allows_is_dead_unread(app: Headrac
     job = await count.enqueue("a" * 5_000_000)
     app.max_payload = allowed
     async with app.worker():
-        with pytest.raises(JobFailed, match="its data takes 5,000,006 bytes, the limit"):
+        with pytest.raises(JobFailed, match="its data takes 5,000,011 bytes, the limit"):
             await job.result(timeout=20)

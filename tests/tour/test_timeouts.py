@@ -119,6 +119,10 @@ async def test_a_job_is_put_off_so_often_and_no_more(app: Headrace) -> None:
     assert dead.reason == "defers_exhausted"
     assert seen is not None
     assert decode_history(seen.history).defers == 2
+    async with app.worker():
+        job = await wait.options(max_defers=0).enqueue()
+        with pytest.raises(JobFailed, match="defers_exhausted"):
+            await job.result(30)
 
 
 @pytest.mark.parametrize("ack", ["success", "manual"])

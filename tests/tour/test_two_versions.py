@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -76,7 +77,8 @@ async def test_a_task_that_nobody_knows_is_dead_after_a_while(
     assert line.startswith(
         f"refund {job.id} goes back for other workers, and is dead (unknown_task) "
     )
-    assert line.endswith(f"it has imported {__name__}")
+    assert f"it has imported {__name__}; if it should know the task, name its module in " in line
+    assert line.endswith("Headrace(include=[…]), or pass its Tasks() to app.include()")
 
 
 async def test_the_time_of_the_first_meeting_outlives_the_worker(app: Headrace) -> None:
@@ -138,6 +140,37 @@ async def test_an_event_of_a_later_version_waits_and_its_key_goes_on(
             await heard.until(ledger=3)
         assert heard["ledger"] == [0, 1, 2]
         assert await newer.admin.dead("ledger@orders") == []
+
+
+async def test_an_event_of_a_later_version_is_left_to_others_in_an_unordered_group_too(
+    app: Headrace, heard: Heard, caplog: pytest.LogCaptureFixture
+) -> None:
+    older = await other_program(app, unknown_task_after=0.5)
+    old = older.topic("orders", Paid, key=lambda event: event.order)
+    new = app.topic("orders", Paid, key=lambda event: event.order, version=3)
+
+    async def handle(event: Paid) -> None:
+        heard.add("old", event.cents)
+
+    old.subscribe("mail")(handle)
+    old.subscribe("ledger", ordered=True, on_failure="skip")(handle)
+
+    async def dead(queue: str) -> bool:
+        return bool(await app.admin.dead(queue))
+
+    async with older, older.worker():
+        await old.publish(Paid("o-1", 1))
+        event = await new.publish(Paid("o-1", 2))
+        await old.publish(Paid("o-2", 3))
+        await heard.until(old=4)
+        for queue in ("mail@orders", "ledger@orders"):
+            await eventually(partial(dead, queue))
+            (met,) = await app.admin.dead(queue)
+            assert (met.id, met.reason, len(met.attempts)) == (event, "wrong_version", 1)
+            assert "is of version 3, this subscriber expects 1" in met.error_text
+    assert sorted(heard["old"]) == [1, 1, 3, 3]
+    assert "goes back for other workers, and is dead (wrong_version)" in caplog.text
+    assert f"it has imported {__name__}" in caplog.text
 
 
 @pytest.mark.parametrize("run_in", ["loop", "thread"])

@@ -20,11 +20,13 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     topic."""
 
     kind: Literal["job", "event"]
+    """What was delivered."""
     id: str
     """Of the job or the event; empty if its bytes have none."""
     queue: str
     """For an event the queue of its group, for a broadcast the topic's log."""
     topic: str = ""
+    """The topic of an event."""
     group: str = ""
     """The group of an event, or the name of a broadcast."""
     task: str = ""
@@ -34,19 +36,27 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     delivery: int
     """Grows with each delivery, from 1, also where one before had no outcome."""
     outcome: Ended
+    """How the delivery ended."""
     reason: str = ""
     """Why it is dead, or the gate at which it is held."""
     error_type: str = ""
+    """The full name of the class of what was raised."""
     error_text: str = ""
+    """Its text."""
     started_at: datetime | None = None
     """When the function was entered, by the store's clock; None if it was not."""
     ended_at: datetime
+    """By the store's clock."""
     duration_ms: float = 0.0
+    """How long the function took."""
     worker: str
+    """Who ran it."""
     trace_id: str = ""
     """Of the W3C trace in the headers; without one the correlation id; else empty."""
     correlation_id: str = ""
+    """Of an event, as published."""
     headers: dict[str, str] = {}
+    """As sent."""
     size: int = 0
     """Bytes of the arguments or the event as they travel."""
     payload: bytes | None = None

@@ -23,6 +23,9 @@ class JsonFormatter(logging.Formatter):
 
     Never fails: a value that JSON cannot hold is written as its `repr`. ASCII only, without line
     breaks.
+
+    Args:
+        fields: Written on every line, such as `service="shop"`.
     """
 
     def __init__(self, **fields: Any) -> None:

@@ -19,8 +19,12 @@ except ModuleNotFoundError as error:
 
 
 class OpenTelemetryMetrics:
-    """`app.metrics(OpenTelemetryMetrics())`. Each metric is an observable instrument of `meter`, or
-    of the global meter provider's; its reader decides when they are collected."""
+    """`app.metrics(OpenTelemetryMetrics())`. Each metric is an observable instrument; the reader of
+    its meter provider decides when they are collected.
+
+    Args:
+        meter: The meter of the instruments; the global meter provider's unless said.
+    """
 
     def __init__(self, meter: Meter | None = None) -> None:
         self._meter = meter or get_meter("headrace")

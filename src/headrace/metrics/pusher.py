@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from headrace.core.bounds import check_seconds
+from headrace.core.clock import Duration
 from headrace.core.sends import Sends
 from headrace.errors import ConfigError
 from headrace.metrics.families import send_families, worker_families
@@ -27,7 +28,7 @@ class MetricsPusher:
     and once more then. A sink that fails is logged, once until it works again, and harms nothing
     else."""
 
-    def __init__(self, sink: MetricsSink, every: float, prefix: str, sends: Sends) -> None:
+    def __init__(self, sink: MetricsSink, every: Duration, prefix: str, sends: Sends) -> None:
         self._sink = _checked(sink)
         self._every = check_seconds("every", every, least=0.1)
         self._prefix = prefix

@@ -18,8 +18,13 @@ _Key = tuple[str, tuple[tuple[str, str], ...]]
 
 class Statsd:
     """`app.metrics(Statsd("localhost"))`. Counters are sent as what they grew by, gauges as they
-    are; of a histogram its count and its sum. With `tags`, labels are tags, as DogStatsD and
-    Telegraf read them; without, they are parts of the name."""
+    are; of a histogram its count and its sum.
+
+    Args:
+        host: Where the StatsD server is.
+        port: Its UDP port.
+        tags: Whether labels are tags, as DogStatsD and Telegraf read them, or parts of the name.
+    """
 
     def __init__(self, host: str = "127.0.0.1", port: int = 8125, *, tags: bool = True) -> None:
         self._address = host, port

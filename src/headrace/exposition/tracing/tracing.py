@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 class Tracing(Middleware):
     """Spans by OpenTelemetry's messaging conventions: `app.middleware(Tracing())`, before others.
 
-    Spans go to `tracer_provider`, or to the global one as it is when the first span is made. A
-    run's span is a child of the span in which its job was sent; with `link_only` it starts a trace
-    of its own, with a link. Without `receive`, reads of workers have no spans.
+    Args:
+        tracer_provider: Where spans go; the global one, as it is when the first span is made,
+            unless said.
+        link_only: Whether a run's span starts a trace of its own, with a link, rather than being a
+            child of the span in which its job was sent.
+        receive: Whether reads of workers have spans.
     """
 
     def __init__(
