@@ -393,8 +393,9 @@ async def main():
 asyncio.run(main())
 """
 
+# A member that stops after some events, with others in its hands.
 MEMBER = """
-import asyncio, sys
+import asyncio, sys, time
 from headrace.core.clock import SystemClock
 from headrace.core.job.outcome import DONE
 from headrace.store.contract import Settlement
@@ -403,15 +404,23 @@ from headrace.store.sqlite.store import SqliteStore
 async def main():
     store = SqliteStore(sys.argv[1], namespace="test", crash_limit=3, clock=SystemClock())
     await store.open()
-    consumer = store.consumer(sys.argv[2], ["billing@orders"], float(sys.argv[3]))
+    consumer = store.consumer(sys.argv[2], ["billing@orders"], 0.5)
+    told = 0
+    def tell(delivery):
+        nonlocal told
+        told += 1
+        print(delivery.envelope.decode(), flush=True)
+        if str(told) == sys.argv[3]:
+            # Hold the rest until somebody ends this process.
+            time.sleep(600)
     while (await store.groups(["@orders"]))["@orders"][0].oldest_ms is not None:
         for delivery in await consumer.fetch(7, 0.05):
             settlement = Settlement(delivery, DONE)
             if not await consumer.settle("billing@orders", [settlement]):
-                print(delivery.envelope.decode(), flush=True)
+                tell(delivery)
         for delivery in await consumer.reclaim("billing@orders", 7, last_chance=True):
             if not await consumer.settle("billing@orders", [Settlement(delivery, DONE)]):
-                print(delivery.envelope.decode(), flush=True)
+                tell(delivery)
     await store.close()
 
 asyncio.run(main())
@@ -472,12 +481,15 @@ class TestProcesses:
         store = await opened(path, SystemClock())
         await store.join(BILLING, group, START)
         await ended(start(PUBLISHER, path, "300"))
-        victims = [start(MEMBER, path, f"v{i}", "0.5") for i in range(2)]
-        survivors = [start(MEMBER, path, f"s{i}", "0.5") for i in range(2)]
+        # Together they leave most of the events to the others, however fast they are.
+        victims = [start(MEMBER, path, f"v{i}", "100") for i in range(2)]
         handled = []
         for victim in victims:
             assert victim.stdout is not None
             handled += [victim.stdout.readline().decode().strip() for _ in range(5)]
+        survivors = [start(MEMBER, path, f"s{i}", "never") for i in range(2)]
+        for victim in victims:
+            assert victim.stdout is not None
             victim.send_signal(signal.SIGKILL)
             handled += victim.stdout.read().decode().split()
             victim.wait()
