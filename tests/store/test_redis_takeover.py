@@ -8,9 +8,11 @@ import pytest
 import redis
 
 from headrace.core.job.capacity import RUNNERS, Capacity, Runner
+from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.outcome import DONE, RELEASED
 from headrace.store.contract import Store
 from headrace.store.redis.store import RedisStore
+from headrace.testing.conformance.gates.batch_ground import ids, some
 from headrace.testing.conformance.ground import QUEUE, Ground, ids_of, known, parcel
 
 _FILL = """
@@ -94,3 +96,30 @@ class TestTakeover(Ground):
             await self.settle(giving, held, RELEASED)
         found = known(await taking.fetch(3, 0, Capacity(3, 3, 3)))
         assert ids_of(found) == [item.job_id for item in sent[1:4]]
+
+    async def test_a_batch_is_taken_over_when_the_last_of_its_leases_is_over(
+        self, store: Store, server: redis.Redis
+    ) -> None:
+        """The server notes times a little apart for what one command delivers."""
+        await store.append(QUEUE, sent := some(3))
+        gone, heir = self.worker(store, "gone", lease=600), self.worker(store, "heir")
+        held = known(await gone.fetch(1, 0))
+        assert ids_of(held) == ids(sent)
+        stream, reclaims = f"{self.ready}:b", self.ready.replace(":ready", ":reclaims")
+
+        async def taken(*silent: int) -> list[LeasedDelivery]:
+            """What a look finds if the leases were renewed so many seconds ago."""
+            for delivery, seconds in zip(held, silent, strict=True):
+                assert isinstance(delivery.receipt, bytes)
+                entry = delivery.receipt.partition(b"/")[2]
+                (at,) = server.xpending_range(stream, "workers", entry, entry, 1)
+                server.xclaim(
+                    stream, "workers", at["consumer"], 0, [entry], idle=1000 * seconds, justid=True
+                )
+            # As if looks had been regular, and the next were due.
+            server.hset(reclaims, mapping={"at": int(server.time()[0] * 1000 - 150), "hold": 0})
+            return known(await heir.reclaim(QUEUE, 3, last_chance=True))
+
+        assert await taken(610, 590, 610) == []
+        assert await taken(590, 610, 610) == []
+        assert ids_of(await taken(610, 610, 610)) == ids(sent)

@@ -131,6 +131,37 @@ do
     return redis.call('XPENDING', stream, GROUP, 'IDLE', lease_of(holder), from, '+', PAGE, holder)
   end
 
+  -- The first and the last entry of the batch that an entry is of.
+  local function ends_of_batch(stream, id, batch)
+    local size, ends = tonumber(string.match(batch, '^%d+')) or 1, {}
+    for place, command in ipairs({'XREVRANGE', 'XRANGE'}) do
+      for _, entry in ipairs(redis.call(command, stream, id, place == 1 and '-' or '+', 'COUNT', size)) do
+        if field(entry[2], 'b') ~= batch then
+          break
+        end
+        ends[place] = entry[1]
+      end
+    end
+    return ends[1], ends[2], size
+  end
+
+  -- Whether more of the batch of a lost entry is about to be lost. The server may note times a little apart for
+  -- what one command delivers or renews: a batch is taken over when the last of its leases is over.
+  local waited_for, waits = nil, false
+  local function batch_waits(stream, holder, id)
+    local entry = redis.call('XRANGE', stream, id, id)[1]
+    local batch = entry and field(entry[2], 'b')
+    if batch and batch ~= waited_for then
+      waited_for, waits = batch, false
+      local first, last, size = ends_of_batch(stream, id, batch)
+      local ends = lease_of(holder)
+      for _, pending in ipairs(redis.call('XPENDING', stream, GROUP, first, last, size, holder)) do
+        waits = waits or pending[3] < ends and pending[3] >= 0.9 * ends
+      end
+    end
+    return batch and waits
+  end
+
   -- Take what one holder has lost, from entry `from` on; returns where to go on, nil if all was searched.
   -- Reads only its own entries, however many of others are ahead of them.
   local function search_holder(level, stream, holder, pending, from)
@@ -141,7 +172,8 @@ do
         left_behind = true
         return from
       end
-      if entry[3] >= lease_of(holder) then
+      local is_lost = entry[3] >= lease_of(holder)
+      if is_lost and not (string.sub(level, 1, 1) == 'b' and batch_waits(stream, holder, entry[1])) then
         foreign = choose(level, stream, entry, more_of_batch) or foreign
       end
       from = '(' .. entry[1]
