@@ -102,7 +102,7 @@ class TestTakeover(Ground):
     ) -> None:
         """The server notes times a little apart for what one command delivers."""
         await store.append(QUEUE, sent := some(3))
-        gone, heir = self.worker(store, "gone", lease=600), self.worker(store, "heir")
+        gone, heir = (self.worker(store, name, lease=600) for name in ("gone", "heir"))
         held = known(await gone.fetch(1, 0))
         assert ids_of(held) == ids(sent)
         stream, reclaims = f"{self.ready}:b", self.ready.replace(":ready", ":reclaims")
@@ -112,14 +112,25 @@ class TestTakeover(Ground):
             for delivery, seconds in zip(held, silent, strict=True):
                 assert isinstance(delivery.receipt, bytes)
                 entry = delivery.receipt.partition(b"/")[2]
-                (at,) = server.xpending_range(stream, "workers", entry, entry, 1)
                 server.xclaim(
-                    stream, "workers", at["consumer"], 0, [entry], idle=1000 * seconds, justid=True
+                    stream, "workers", "gone~600000", 0, [entry], idle=1000 * seconds, justid=True
                 )
             # As if looks had been regular, and the next were due.
-            server.hset(reclaims, mapping={"at": int(server.time()[0] * 1000 - 150), "hold": 0})
+            server.hset(reclaims, mapping={"at": (server.time()[0] - 150) * 1000, "hold": 0})
             return known(await heir.reclaim(QUEUE, 3, last_chance=True))
 
         assert await taken(610, 590, 610) == []
         assert await taken(590, 610, 610) == []
         assert ids_of(await taken(610, 610, 610)) == ids(sent)
+
+    async def test_a_look_does_not_hide_a_batch_of_which_the_worker_was_notified(
+        self, store: Store
+    ) -> None:
+        worker = self.worker(store)
+        await store.append(QUEUE, some(3))
+        await self.settle(worker, known(await worker.fetch(1, 0)), DONE)
+        assert await worker.fetch(1, 0) == []
+        async with self.heeded(worker):
+            await store.append(QUEUE, sent := some(3))
+        assert await worker.reclaim(QUEUE, 1, last_chance=True) == []
+        assert ids_of(known(await worker.fetch(1, 0))) == ids(sent)

@@ -102,7 +102,9 @@ class RedisUpkeep:
             most=source.most,
         )
         if list(levels) == list(source.levels) and source.doubts == doubts:
-            source.learn(levels, source.returned, paused, source.waiting)
+            # What was handed back and which batches wait is not in the answer: who was notified of
+            # that must still look.
+            source.paused = bool(paused)
         else:
             source.doubt()
         taken = [
