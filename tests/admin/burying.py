@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace import Headrace
+from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.job.envelope import encode_envelope, peek_id
 from headrace.core.job.history import Attempt, History, encode_history
 from headrace.core.job.ids import new_id, to_id, to_text
@@ -20,11 +21,13 @@ async def bury(
     queue: str = "default",
     reason: str = "rejected",
     history: History | None = None,
+    constraints: Constraints = NO_CONSTRAINTS,
 ) -> list[str]:
     """Send these envelopes and have them judged dead, in this order; their ids."""
     store = (await app.session()).store
     job_ids = [peek_id(envelope) or new_id() for envelope in envelopes]
-    await store.append(queue, [Parcel(*pair) for pair in zip(job_ids, envelopes, strict=True)])
+    pairs = zip(job_ids, envelopes, strict=True)
+    await store.append(queue, [Parcel(*pair, constraints=constraints) for pair in pairs])
     consumer = store.consumer(f"undertaker-{to_text(new_id())}", [queue], 30.0)
     left = set(job_ids)
     while left:

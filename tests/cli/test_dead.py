@@ -19,6 +19,7 @@ from headrace.admin import QueueInfo
 from headrace.cli import main
 from headrace.cli.filters import parse_since
 from headrace.core.display import local_text, utc_text
+from headrace.core.job.constraints import Constraints
 from tests.admin.burying import bury, envelope, one_attempt
 from tests.cli.programs import LONG
 
@@ -346,6 +347,28 @@ def test_an_edit_that_does_not_fit_is_one_line_and_sends_nothing(
     assert code == 2
     assert text in said
     assert "mail-1" in dead.ids()
+
+
+def test_an_edit_of_what_makes_a_job_unique_is_one_line_and_sends_nothing(
+    dead: Graveyard, shop: Path
+) -> None:
+    unique = 'queue="mail", unique=lambda to, times=1: to'
+    (shop / "post.py").write_text(SENDING.replace('queue="mail"', unique))
+    asyncio.run(_bury_unique(dead.url))
+    code, said = _in_shop(shop, "replay", "post:app", "mail-3", "--set", 'to="zoe"')
+    assert code == 2
+    assert (
+        "job mail-3 cannot be edited: unique= of task 'send' is made of its arguments, and differs "
+        "with the new 'to'; enqueue a new job, and purge this one"
+    ) in said
+    assert "mail-3" in dead.ids()
+
+
+async def _bury_unique(url: str) -> None:
+    async with Headrace(url) as app:
+        unique = Constraints(unique="send:ann")
+        sent = envelope("send", "ann", id="mail-3")
+        await bury(app, [sent], queue="mail", constraints=unique)
 
 
 def test_an_edit_needs_the_app_that_knows_the_task(dead: Graveyard) -> None:

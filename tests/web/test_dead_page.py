@@ -12,6 +12,7 @@ import pytest
 
 from headrace import Headrace, JobFailed, Reject, State, chain
 from headrace.benchmark.asgi_client import counted
+from headrace.core.job.constraints import Constraints
 from headrace.web.auth.users import Role, User
 from tests.admin.burying import bury, envelope, one_attempt
 from tests.web.acting import listed, post, question
@@ -118,6 +119,25 @@ async def test_a_job_is_edited_and_sent_again(mailing: Headrace) -> None:
         State.WAITING,
         {"to": "bob", "cents": 5, "options": {"n": [1]}},
     )
+
+
+async def test_an_edit_of_what_makes_a_job_unique_is_refused_with_what_to_do(
+    app: Headrace,
+) -> None:
+    @app.task(unique=lambda to: to)
+    async def post_to(to: str) -> None: ...
+
+    named = Constraints(unique=f"{post_to.name}:ann")
+    (id,) = await bury(app, [envelope(post_to.name, "ann")], constraints=named)
+    async with Person(app) as person:
+        answer = await edited(person, id, to='"bob"')
+        assert answer.status_code == 422
+        assert (
+            f"Nothing was replayed: job {id} cannot be edited: unique= of task '{post_to.name}' is "
+            "made of its arguments, and differs with the new 'to'; enqueue a new job, and purge "
+            "this one"
+        ) in html.unescape(answer.text)
+    assert await app.job(id).status() is State.DEAD
 
 
 async def test_what_is_redacted_is_not_edited_unless_a_new_value_is_typed(

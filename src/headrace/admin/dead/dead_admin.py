@@ -217,7 +217,8 @@ class DeadAdmin(AdminContext):
 
         `edit` changes their arguments: new values by name, or a function from all arguments (plain
         values by name) to all arguments. If one of the jobs would not fit its task then, that is an
-        `ArgumentError` or a `ConfigError`, and none is sent.
+        `ArgumentError` or a `ConfigError`, and none is sent. So it is if what the `unique` name,
+        the `rate_key` or the `batch_key` of one was made of would change.
 
         Args:
             ids: The ids of jobs, or one of them.

@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Any
 from headrace.admin.app import caller_parameters, in_order
 from headrace.core import codec
 from headrace.core.misfit import Misfit
+from headrace.core.task.argument_labels import GivenArguments
 from headrace.core.task.argument_reader import with_new_names
-from headrace.core.task.further_arguments import FURTHER, bound_without_gaps, by_parameter
+from headrace.core.task.further_arguments import (
+    FURTHER,
+    as_map,
+    bound_without_gaps,
+    by_parameter,
+)
+from headrace.core.task.signature import Signature
 from headrace.errors import ArgumentError, ConfigError
 
 if TYPE_CHECKING:
@@ -62,6 +69,22 @@ class EditedArguments:
             raise self._misfit(str(error).removeprefix(prefix), error.argument) from None
         except Misfit as error:
             raise self._misfit(str(error)) from None
+
+    def ways(
+        self, signature: Signature, payload: bytes, plain: Mapping[str, Any]
+    ) -> list[GivenArguments]:
+        """The arguments in each way in which their sender may have given them: as the function gets
+        them, and as they are, by position and by name. Without those in which they do not fit."""
+        taken = {name: value for name, value in plain.items() if name in self._python.parameters}
+        bound = bound_without_gaps(self._python, taken)
+        ways: list[GivenArguments] = [(bound.args, bound.kwargs), ((), as_map(bound))]
+        try:
+            if not self._is_fed:
+                return [signature.decode(payload), *ways]
+            args, kwargs = signature.with_any_first().decode_with_first(payload, _NIL)
+            return [(args[1:], kwargs), *ways]
+        except (Misfit, *codec.DECODE_ERRORS):
+            return ways
 
     def _encoded(self, bound: inspect.BoundArguments) -> bytes:
         signature = self._task.signature

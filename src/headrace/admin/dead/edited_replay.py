@@ -10,7 +10,9 @@ import msgspec
 from headrace.admin.bodies import opened
 from headrace.admin.dead.edited_arguments import Edit, EditedArguments, OnEdit
 from headrace.admin.redaction import CLEAR, Redaction
+from headrace.core import codec
 from headrace.core.job import ids
+from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints, decode_constraints
 from headrace.core.job.envelope import FORMATS, Envelope
 from headrace.core.job.ids import JobId
 from headrace.core.job.state import State
@@ -22,7 +24,7 @@ from headrace.errors import ArgumentError, ConfigError, HeadraceError, PayloadTo
 if TYPE_CHECKING:
     from headrace.admin.app import AdminApp
     from headrace.client.task import Task
-    from headrace.store.contract import Store
+    from headrace.store.contract import JobSnapshot, Store
 
 _PAYLOAD = 3
 _CONTENT, _PACKING = "m", "p"
@@ -76,12 +78,13 @@ class EditedReplay:
                     f"{ids.to_text(seen.cause.job_id)} failed; edit that one"
                 )
         return {
-            job_id: self._changed(ids.to_text(job_id), seen.envelope, on_edit)
+            job_id: self._changed(ids.to_text(job_id), seen, on_edit)
             for job_id, seen in zip(job_ids, snapshots, strict=True)
             if seen is not None and seen.state is State.DEAD
         }
 
-    def _changed(self, id: str, data: bytes, on_edit: OnEdit | None) -> bytes:
+    def _changed(self, id: str, seen: JobSnapshot, on_edit: OnEdit | None) -> bytes:
+        data, kept = seen.envelope, decode_constraints(seen.constraints)
         envelope = opened(data)
         if envelope is None:
             raise ConfigError(f"job {id} cannot be edited: its bytes are not a job")
@@ -96,15 +99,27 @@ class EditedReplay:
             plain = unpacked(envelope, self._app.max_payload)
         except HeadraceError as error:
             raise ConfigError(f"job {id} cannot be edited: {error}") from None
-        payload = self._payload(id, task, plain, on_edit)
+        payload = self._payload(id, task, plain, kept, on_edit)
         if len(payload) > self._app.max_payload:
             raise PayloadTooLarge(task.name, len(payload), self._app.max_payload)
         content = "" if envelope.overrides.feed else task.signature.content
         return _with_payload(data, payload, FORMATS[task.declared.run_in], content)
 
     def _payload(
-        self, id: str, task: Task[..., Any], envelope: Envelope, on_edit: OnEdit | None
+        self,
+        id: str,
+        task: Task[..., Any],
+        envelope: Envelope,
+        kept: Constraints,
+        on_edit: OnEdit | None,
     ) -> bytes:
+        edits: list[tuple[Mapping[str, Any], Mapping[str, Any]]] = []
+
+        def note(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+            edits.append((old, new))
+            if on_edit is not None:
+                on_edit(name, old, new)
+
         try:
             arguments = EditedArguments(id, task, is_fed=bool(envelope.overrides.feed))
             read = form_of(envelope.overrides.content)
@@ -113,7 +128,9 @@ class EditedReplay:
                     f"job {id} cannot be edited: its arguments are "
                     f"{envelope.overrides.content!r}, which only its task can read"
                 )
-            return arguments.edited(envelope.payload, read.decoder(Any), self._edit, on_edit)
+            payload = arguments.edited(envelope.payload, read.decoder(Any), self._edit, note)
+            _check_constraints(id, task, arguments, kept, envelope, payload, edits[0])
+            return payload
         except ArgumentError as error:
             if not self._redaction.active:
                 raise
@@ -123,6 +140,54 @@ class EditedReplay:
         masks = self._redaction.masks(envelope)
         said = masks.text(problem.removeprefix(f"task {task.name!r}: "))
         raise ArgumentError(task.name, said, argument)
+
+
+def _check_constraints(
+    id: str,
+    task: Task[..., Any],
+    arguments: EditedArguments,
+    kept: Constraints,
+    envelope: Envelope,
+    payload: bytes,
+    edit: tuple[Mapping[str, Any], Mapping[str, Any]],
+) -> None:
+    """Refuse an edit of what a constraint was made of. The store could not give the job another
+    unique name: if a job has that one, there would be two."""
+    if kept == NO_CONSTRAINTS:
+        return
+    old, new = edit
+    before = task.signature.of_content(envelope.overrides.content)
+    option = task.constraints.of_arguments.changed(
+        kept,
+        arguments.ways(before, envelope.payload, old),
+        arguments.ways(task.signature, payload, new),
+        lacks_first_argument=bool(envelope.overrides.feed),
+    )
+    if option is None:
+        return
+    names = " and ".join(map(repr, _changed_names(old, new)))
+    instead = "send a new flow" if kept.flow else "enqueue a new job"
+    raise ConfigError(
+        f"job {id} cannot be edited: {option}= of task {task.name!r} is made of its arguments, and "
+        f"differs with the new {names}; {instead}, and purge this one"
+    )
+
+
+def _changed_names(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """The arguments that were changed, added or left out."""
+    return [
+        name
+        for name in {**old, **new}
+        if name not in old or name not in new or not _alike(old[name], new[name])
+    ]
+
+
+def _alike(old: object, new: object) -> bool:
+    try:
+        return codec.encode_alike(old) == codec.encode_alike(new)
+    except Exception:
+        # Only the codec of the task can encode it: it is of no type that arrives.
+        return False
 
 
 def _with_payload(envelope: bytes, payload: bytes, format: int, content: str) -> bytes:

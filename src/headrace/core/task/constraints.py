@@ -10,6 +10,7 @@ import msgspec
 from headrace.core.bounds import check_label
 from headrace.core.clock import to_ms
 from headrace.core.job.constraints import KEY_LANE, NO_CONSTRAINTS, Constraints, Gathering, Limit
+from headrace.core.task.argument_labels import ArgumentLabels
 from headrace.core.task.gathering import key_maker
 from headrace.core.task.options import TaskOptions
 from headrace.core.task.queue_settings import QueueSettings
@@ -67,6 +68,8 @@ class TaskConstraints:
             or declared.gathering
         )
         """Whether each of its jobs has constraints."""
+        self.of_arguments = ArgumentLabels(declared, signature, self._make_batch_key)
+        """Says which constraints would be others with other arguments."""
 
     def check(self, options: SendOptions) -> None:
         """Refuse options that would do nothing with this task."""
