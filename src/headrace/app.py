@@ -505,11 +505,12 @@ class Headrace(Settings, TaskDeclarations):
         what it yields is `ctx.state` there. It runs before the first job of the process, and may
         take `timeout` seconds, which do not count for the job. What follows its `yield` runs when
         the process leaves: after `max_jobs_per_process`, or when the worker stops. If it fails, the
-        job at hand fails with its error, and the next job of the process tries again.
+        job at hand fails with its error, and the next job of the process tries again. If it takes
+        too long, its process is killed, and the job at hand fails with `ProcessDied`.
 
         Args:
             function: A plain generator function, where the decorator stands without brackets.
-            timeout: Seconds that it may take to begin.
+            timeout: Seconds that it may take to begin. A warning is logged after half of them.
         """
 
         def declare(function: _ProcessLifespanT) -> _ProcessLifespanT:

@@ -97,7 +97,7 @@ class SharedServices:
             to_ms("unknown_task_after", app.unknown_task_after),
             UnknownLog(app.tasks, app.topics, app.last_resort),
             app.last_resort,
-            START_TIMEOUT if lifespan is None else lifespan.timeout,
+            START_TIMEOUT if lifespan is None else max(START_TIMEOUT, lifespan.timeout),
             None if totals is None else totals.count_batch,
         )
         self.make_settler = settler_of(app)

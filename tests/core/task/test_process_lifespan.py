@@ -40,6 +40,7 @@ def test_a_generator_is_entered_and_left() -> None:
         (asynchronous, 60, "plain generator function, not on an async one"),
         (dict, 60, "one that yields"),
         (plain, -1, "process_lifespan: timeout must be at least 0"),
+        (plain, 0, "process_lifespan: timeout must be at least 0.001"),
     ],
 )
 def test_what_cannot_be_one_is_refused(function: Any, timeout: float, said: str) -> None:

@@ -11,7 +11,9 @@ from headrace.core import bounds
 from headrace.errors import ConfigError
 
 START_TIMEOUT = 60.0
-"""Seconds for an app to be imported, and set up, in a process: not the function's time."""
+"""Seconds for an app to be imported in a process, and again for its set-up: not the function's
+time."""
+_SHORTEST = 0.001
 
 
 class ProcessLifespan(NamedTuple):
@@ -19,6 +21,11 @@ class ProcessLifespan(NamedTuple):
 
     function: Callable[..., Iterator[Any]]
     timeout: float
+
+    @property
+    def name(self) -> str:
+        """The function, as messages name it."""
+        return f"{self.function.__module__}.{self.function.__qualname__}"
 
     def around(self, app: object) -> AbstractContextManager[Any]:
         """Enters and leaves what the function sets up; gives what it yields."""
@@ -39,4 +46,5 @@ def process_lifespan_of(
         raise ConfigError("@app.process_lifespan goes on a generator function: one that yields")
     if known is not None:
         raise ConfigError("the app has a process_lifespan already; it can have one")
-    return ProcessLifespan(function, bounds.check_seconds("process_lifespan: timeout", timeout))
+    seconds = bounds.check_seconds("process_lifespan: timeout", timeout, least=_SHORTEST)
+    return ProcessLifespan(function, seconds)

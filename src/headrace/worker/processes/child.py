@@ -85,11 +85,11 @@ def main() -> None:
     die_with(parent, signal.SIGKILL)
     signal.signal(signal.SIGTERM, cancellation.on_signal)
     channel = ChildChannel(socket.socket(fileno=channel_fd), BellRope(bell_fd))
-    enter = EntryMark(mark_fd).write
+    mark = EntryMark(mark_fd)
     tokens, reporter, home = TakenTokens(tokens_fd), ProcessReporter(channel), os.getpid()
     try:
         while number := _next(tokens, channel):
-            run = ChildRun(channel.request(number), reporter, enter)
+            run = ChildRun(channel.request(number), reporter, mark.write, mark.begin_set_up)
             reply = run.reply()
             if os.getpid() != home:
                 # The task forked and its child came back here: the answer is the parent's to give.
@@ -118,7 +118,8 @@ def _next(tokens: TakenTokens, channel: ChildChannel) -> int:
 
 class ChildRun:
     """One run, from its request to its reply; `headrace.current()` finds its context here. `enter`
-    is called with its number and the time right before its function is entered."""
+    is called with its number and the time right before its function is entered, `begin_set_up` with
+    its number if the process is set up for it."""
 
     _context: Context | None = None
     _state: Any = None
@@ -130,10 +131,12 @@ class ChildRun:
         request: RunRequest,
         reporter: RunReporter = NULL_REPORTER,
         enter: Callable[[int, float], object] = lambda number, at: None,
+        begin_set_up: Callable[[int], object] = lambda number: None,
     ) -> None:
         self._request = request
         self._reporter = reporter
         self._enter = enter
+        self._begin_set_up = partial(begin_set_up, request.number)
         self._task: Task[..., Any]
 
     def reply(self) -> RunDone | RunReply:
@@ -141,7 +144,7 @@ class ChildRun:
         began, request = time.monotonic(), self._request
         try:
             self._task = find_task(request.module, request.qualname, request.included_by)
-            self._state = _states.of(self._task.app)
+            self._state = _states.of(self._task.app, self._begin_set_up)
             # An import, or a set-up, is no sign of how long runs take.
             self._started = began = time.monotonic()
             data = self._result()

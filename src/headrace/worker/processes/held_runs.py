@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -10,8 +11,12 @@ from headrace.worker.processes.messages import RunRequests, request
 from headrace.worker.processes.start_tokens import EntryMark, StartTokens, after
 from headrace.worker.run.run import Run
 
+log = logging.getLogger("headrace.worker")
+
 # More than this waits in the worker: what is taken back stays in the process for a while.
 _MOST_BYTES_AHEAD = 1 << 18
+# Seconds by which a job's own timeout is later than that of a preparation, which says more.
+_AFTER_PREPARATION = 5.0
 
 Done = Callable[[Run, bytes | None, BaseException | None], None]
 """Called once when a run has ended: with its encoded result, or with its error."""
@@ -31,6 +36,56 @@ class Submission:
         self.sent = False
 
 
+class Preparation:
+    """What a process does before it enters the function of the run `number`: an import of the app,
+    or a set-up, seen first at `since`. It may take `timeout` seconds."""
+
+    def __init__(self, run: Run, number: int, *, in_set_up: bool, since: float) -> None:
+        self._run = run
+        self._number = number
+        self._in_set_up = in_set_up
+        self._reported = False
+        self._since = since
+        self.timeout = run.settings.process_start_timeout
+        self._fields: dict[str, object] = {}
+        self._name = f"the import of {run.task.function.__module__}"
+        lifespan = run.task.app.process_lifespan_declared
+        if in_set_up and lifespan is not None:
+            self.timeout = lifespan.timeout
+            self._name = f"the set-up by @app.process_lifespan, {lifespan.name},"
+            self._fields["process_lifespan"] = lifespan.name
+
+    def is_same(self, number: int, *, in_set_up: bool) -> bool:
+        return self._number == number and self._in_set_up == in_set_up
+
+    def is_long(self, now: float) -> bool:
+        """Whether people should hear of it: half of its time is over."""
+        return now - self._since >= self.timeout / 2
+
+    def is_too_long(self, now: float) -> bool:
+        return now - self._since >= self.timeout
+
+    def report(self, now: float, pid: int | None) -> None:
+        """Log, once, that it takes long."""
+        if self._reported:
+            return
+        self._reported = True
+        run = self._run
+        log.warning(
+            "%s has not ended after %.1f s in process %s, for job %s (%s); after %g s the process "
+            "is killed, and the attempt fails",
+            *(self._name, now - self._since, pid),
+            *(run.delivery.id_text, run.task.name, self.timeout),
+            extra={**run.fields, **self._fields, "pid": pid, "timeout": self.timeout},
+        )
+
+    def failure(self) -> str:
+        return (
+            f"{self._name} did not end within {self.timeout:g} s, so the process for the job was "
+            "killed; @app.process_lifespan(timeout=…) gives it more time"
+        )
+
+
 class HeldRuns:
     """What a process was given and has not ended, in order. `send` sends it requests."""
 
@@ -47,6 +102,8 @@ class HeldRuns:
         self._held: dict[int, Submission] = {}
         self._unsent: list[Submission] = []
         self._bytes = 0
+        self.preparation: Preparation | None = None
+        """What the process was seen to do before it enters the function of the run at hand."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -111,13 +168,23 @@ class HeldRuns:
         is not the function's time."""
         head = self.head
         if head is None:
+            self.preparation = None
             return
         number, at = self.mark.read()
         if number == head.number:
+            self.preparation = None
             if head.run.started != at:
                 head.run.start_clock_at(at)
-        elif not head.run.started and self.has_begun:
-            head.run.start_clock_at(time.monotonic(), head.run.settings.process_start_timeout)
+        elif self.has_begun:
+            self._note_preparation(head)
+
+    def _note_preparation(self, head: Submission) -> None:
+        in_set_up = self.mark.had_set_up(head.number)
+        known = self.preparation
+        if known is None or not known.is_same(head.number, in_set_up=in_set_up):
+            now = time.monotonic()
+            self.preparation = Preparation(head.run, head.number, in_set_up=in_set_up, since=now)
+            head.run.start_clock_at(now, self.preparation.timeout + _AFTER_PREPARATION)
 
     def taken(self, now: float) -> float:
         """Seconds since the run at hand was seen to begin; 0 if none was."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -15,12 +16,14 @@ class ProcessStates:
         self._entered: dict[ClientApp, Any] = {}
         self._stack = ExitStack()
 
-    def of(self, app: ClientApp) -> Any:
-        """The state of an app, which is set up now if it is not yet; None if it needs none."""
+    def of(self, app: ClientApp, begins: Callable[[], object]) -> Any:
+        """The state of an app, which is set up now if it is not yet; None if it needs none.
+        `begins` is called right before a set-up."""
         lifespan = app.process_lifespan_declared
         if lifespan is None:
             return None
         if app not in self._entered:
+            begins()
             self._entered[app] = self._stack.enter_context(lifespan.around(app))
         return self._entered[app]
 

@@ -91,11 +91,11 @@ def after(number: int) -> int:
 
 
 class EntryMark:
-    """Memory that a process shares with its worker: which function it has entered last, and when.
-    The worker can read it while the function holds the interpreter, or is stuck. Made by the
-    worker; the process is given its descriptor."""
+    """Memory that a process shares with its worker: which function it has entered last, and when;
+    and for which run it was set up. The worker can read it while the function holds the
+    interpreter, or is stuck. Made by the worker; the process is given its descriptor."""
 
-    SIZE = 16
+    SIZE = 24
 
     def __init__(self, descriptor: int | None = None) -> None:
         self.descriptor = _shared_memory(self.SIZE) if descriptor is None else descriptor
@@ -111,6 +111,13 @@ class EntryMark:
     def read(self) -> tuple[int, float]:
         """The number of the run, and when its function was entered, by the monotonic clock."""
         return self._numbers[0], self._times[1]
+
+    def begin_set_up(self, number: int) -> None:
+        self._numbers[2] = number
+
+    def had_set_up(self, number: int) -> bool:
+        """Whether a set-up has begun for the run with this number."""
+        return self._numbers[2] == number
 
     def close(self) -> None:
         self._numbers.release()

@@ -6,12 +6,13 @@ import asyncio
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from headrace.client.context import RunReporter
 from headrace.errors import ProcessDied
-from headrace.worker.processes.held_runs import HeldRuns, Submission
+from headrace.worker.processes.held_runs import HeldRuns, Preparation, Submission
 from headrace.worker.processes.messages import (
     OnceReply,
     OnceRequest,
@@ -97,9 +98,20 @@ class TaskProcess:
         return max(most - len(self.runs), 0)
 
     def look(self) -> None:
-        """Take what it has said, and start the clock of the run that has begun."""
+        """Take what it has said, and start the clock of the run that has begun. A process that
+        takes too long to prepare is ended."""
         self._channel.drain()
         self.runs.look()
+        if self.runs.preparation is not None and not self._killed:
+            self._check_preparation(self.runs.preparation)
+
+    def _check_preparation(self, preparation: Preparation) -> None:
+        now = time.monotonic()
+        if preparation.is_long(now):
+            preparation.report(now, self._process.pid if self._process else None)
+        if preparation.is_too_long(now):
+            self._trouble = ProcessDied(preparation.failure())
+            self.kill()
 
     # What is said
 
@@ -174,7 +186,11 @@ class TaskProcess:
     def kill(self) -> None:
         """The same, without any grace."""
         self._dismiss()
-        self._killed = True
+        self._kill_with_all()
+
+    def _kill_with_all(self) -> None:
+        """Kill it with what it has not begun."""
+        self.usable, self._killed = False, True
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
 
@@ -230,7 +246,10 @@ class TaskProcess:
     def _check_start(self) -> None:
         """End a process that hangs before it looks for a run."""
         if self.runs and not self.can_start and not self.runs.has_begun:
-            self.kill()
+            said = f"the process for the job did not start within {_STARTING:g} s, and was killed"
+            self._trouble = ProcessDied(said)
+            # Its first run ends too, see `_bury`: a new process for it may hang as well.
+            self._kill_with_all()
 
     def _bury(self, trouble: BaseException) -> None:
         """End its runs, or let them go elsewhere: never both. The kernel knows which ones had

@@ -38,7 +38,7 @@ class RunSettings(msgspec.Struct, frozen=True):
     fallback: Fallback | None = None
     """Gets jobs of unknown tasks, when others had the time to take them."""
     process_start_timeout: float = START_TIMEOUT
-    """Seconds for an app to be imported and set up in a process."""
+    """Seconds for an app to be imported in a process."""
     count_batch: Callable[[str, int], None] | None = None
     """Called with a batch task's name and the size of a batch, if metrics are asked for."""
     failed: Callable[[Any, BaseException, Outcome], None] | None = None
