@@ -294,17 +294,7 @@ class Task(Generic[P, R_co]):
         self, context: Context, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments with the context where the function wants it."""
-        return self._injected(context, args, kwargs)
-
-    def _injected(
-        self, context: Context | None, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        name, position = self.signature.injected_as, self.signature.injected_at
-        if name is None:
-            return args, kwargs
-        if position <= len(args) and name not in kwargs and self._is_positional(name):
-            return (*args[:position], context, *args[position:]), kwargs
-        return args, {**kwargs, name: context}
+        return self.signature.with_injected(context, args, kwargs)
 
     def _signature(self, function: Callable[..., Any]) -> Signature:
         return Signature.of_task(function, self.declared, Context)
@@ -314,21 +304,17 @@ class Task(Generic[P, R_co]):
         given = self.function(*here, **named)
         return awaited_item(given) if self.is_async else only_item(given)
 
-    def _is_positional(self, name: str) -> bool:
-        kind = inspect.signature(self.function).parameters[name].kind
-        return kind is not inspect.Parameter.KEYWORD_ONLY
-
     def _local_arguments(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        name = self.signature.injected_as
-        if name is None or name in kwargs or any(isinstance(arg, Context) for arg in args):
+        given = self.signature.is_injected_in(kwargs) or any(isinstance(a, Context) for a in args)
+        if given or not self.injects:
             return args, kwargs
         run = running.get()
         if run is not None:
             return self.with_context(run.context(), args, kwargs)
         if self.signature.can_be_none:
-            return self._injected(None, args, kwargs)
+            return self.signature.with_injected(None, args, kwargs)
         raise needs_context(f"task {self.name!r}")
 
     def __repr__(self) -> str:

@@ -396,6 +396,37 @@ def test_the_context_cannot_be_given_as_one_of_any_names(function: Callable[...,
         assert caught.value.argument == "ctx"
 
 
+def only_by_place(a: int = 1, ctx: Context | None = None, /, **more: int) -> None: ...
+def by_place_or_name(a: int = 1, ctx: Context | None = None, *rest: int) -> None: ...
+def required_before(a: int, ctx: Context, /) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "kwargs", "called"),
+    [
+        (plain, (1, 2), {}, ((1, 2), {})),
+        (only_by_place, (), {}, ((1, "it"), {})),
+        (only_by_place, (5,), {"ctx": 6}, ((5, "it"), {"ctx": 6})),
+        (by_place_or_name, (), {}, ((), {"ctx": "it"})),
+        (by_place_or_name, (5, 6), {}, ((5, "it", 6), {})),
+        (among_names, (5,), {}, ((5,), {"ctx": "it"})),
+        # Python says what is missing.
+        (required_before, (), {}, ((), {})),
+        (required_before, (5,), {}, ((5, "it"), {})),
+    ],
+)
+def test_the_context_is_given_by_place_or_by_name_as_its_parameter_allows(
+    function: Callable[..., Any], args: tuple[int, ...], kwargs: dict[str, int], called: Any
+) -> None:
+    assert signature(function).with_injected("it", args, kwargs) == called
+
+
+def test_a_context_that_has_no_name_for_callers_is_not_given_by_one() -> None:
+    assert signature(by_place_or_name).is_injected_in({"ctx": 5})
+    assert not signature(only_by_place).is_injected_in({"ctx": 5})
+    assert not signature(plain).is_injected_in({"ctx": 5})
+
+
 # What cannot travel
 
 

@@ -62,6 +62,9 @@ class Signature:
         hints = _type_hints(function, task)
         parameters = list(inspect.signature(function).parameters.values())
         self.injected_as, self.injected_at = _find_injected(parameters, hints, injected)
+        kind = parameters[self.injected_at].kind if self.injected_as is not None else None
+        self._injected_by_place = kind is not inspect.Parameter.KEYWORD_ONLY
+        self._injected_only_by_place = kind is inspect.Parameter.POSITIONAL_ONLY
         self.can_be_none = hints.get(self.injected_as or "") is not injected
         """Whether the injected parameter may be None: where no worker can fill it."""
         self._parameters = [_as_written(p) for p in parameters if p.name != self.injected_as]
@@ -144,6 +147,26 @@ class Signature:
     def takes(self) -> int:
         """How many arguments it takes by position, those with defaults included."""
         return self._positional
+
+    def with_injected(self, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        """The arguments with `value` for the injected parameter, if there is one."""
+        name, at = self.injected_as, self.injected_at
+        if name is None:
+            return args, kwargs
+        if self._injected_only_by_place:
+            # What comes before it has no name either: if it is not given, its default is.
+            left_out = [p.default for p in self._parameters[len(args) : at]]
+            if any(default is _EMPTY for default in left_out):
+                # Python says what is missing.
+                return args, kwargs
+            args = (*args, *left_out)
+        elif at > len(args) or name in kwargs or not self._injected_by_place:
+            return args, {**kwargs, name: value}
+        return (*args[:at], value, *args[at:]), kwargs
+
+    def is_injected_in(self, kwargs: Mapping[str, Any]) -> bool:
+        """Whether these have the injected parameter, which then has a name for callers."""
+        return self.injected_as in kwargs and not self._injected_only_by_place
 
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         """The arguments as bytes, or an `ArgumentError` that names the one that is wrong."""
