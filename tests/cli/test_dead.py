@@ -11,6 +11,7 @@ import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
@@ -143,6 +144,7 @@ def test_list_as_json_has_stable_keys(dead: Graveyard) -> None:
         "event": None,
         "size": len(envelope("load", id="load-1")),
         "unreadable": [],
+        "newer_format": False,
     }
 
 
@@ -369,6 +371,30 @@ async def _bury_unique(url: str) -> None:
         unique = Constraints(unique="send:ann")
         sent = envelope("send", "ann", id="mail-3")
         await bury(app, [sent], queue="mail", constraints=unique)
+
+
+def test_a_job_of_a_newer_version_is_named_as_such(dead: Graveyard) -> None:
+    asyncio.run(_bury_newer(dead.url))
+    assert "(sent by a newer version)" in dead.run("list", "-q", "new").stdout
+    assert "(sent by a newer version)" in dead.run("groups", "-q", "new").stdout
+    lines = dead.run("show", "newer-1").stdout.splitlines()
+    assert "task       (sent by a newer version)" in lines
+    assert not [line for line in lines if "unreadable" in line or "cannot be read" in line]
+    (found,) = json.loads(dead.run("list", "--json", "-q", "new").stdout)
+    assert (found["newer_format"], found["unreadable"]) == (True, [])
+    runner = CliRunner(env={"HEADRACE_URL": dead.url})
+    why = runner.invoke(main, ["jobs", "why", "newer-1"]).stdout
+    assert why.endswith("a worker of that version runs it once it is replayed.\n")
+    assert dead.run("replay", "newer-1").stdout == "replayed 1 job\n"
+    assert "(sent by a newer version)" in runner.invoke(main, ["jobs", "list"]).stdout
+    shown = runner.invoke(main, ["jobs", "show", "newer-1"]).stdout
+    assert "task       (sent by a newer version)" in shown
+
+
+async def _bury_newer(url: str) -> None:
+    newer = msgspec.msgpack.encode([99, b"=newer-1", {"new": "shape"}])
+    async with Headrace(url) as app:
+        await bury(app, [newer], queue="new", reason="newer_format")
 
 
 def test_an_edit_needs_the_app_that_knows_the_task(dead: Graveyard) -> None:

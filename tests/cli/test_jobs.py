@@ -133,6 +133,7 @@ def test_list_as_json_has_stable_keys(jobs: Depot) -> None:
         "started": None,
         "arguments": {"to": "ann"},
         "lacks_first_argument": False,
+        "newer_format": False,
         "tags": [],
     }
 

@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 import httpx2 as httpx
+import msgspec
 import pytest
 
 from headrace import Headrace, JobFailed, Reject, State, chain
@@ -31,6 +32,9 @@ def mailing(app: Headrace) -> Headrace:
     async def send(to: str, cents: int = 0, *, options: dict[str, Any] | None = None) -> None: ...
 
     return app
+
+
+NEWER = msgspec.msgpack.encode([99, b"=newer-1", {"new": "shape"}])
 
 
 def typed(page: str) -> dict[str, str]:
@@ -138,6 +142,21 @@ async def test_an_edit_of_what_makes_a_job_unique_is_refused_with_what_to_do(
             "this one"
         ) in html.unescape(answer.text)
     assert await app.job(id).status() is State.DEAD
+
+
+async def test_a_dead_job_of_a_newer_version_is_named_as_such(app: Headrace) -> None:
+    (id,) = await bury(app, [NEWER], reason="newer_format")
+    async with Person(app) as person:
+        lists = [await person.page("/"), await person.page("/dead")]
+        for page in (*lists, await person.page("/dead", by="error")):
+            assert "(sent by a newer version)" in page
+            assert "unreadable" not in page
+        page = html.unescape(await person.page("/job", id=id))
+        assert "<h1>A job of a newer version</h1>" in page
+        assert "a worker of that version runs it once it is replayed." in page
+        assert "a newer version of Headrace sent it" in await person.page("/dead_job", id=id)
+        assert await app.admin.replay(id) == 1
+        assert "(sent by a newer version)" in await person.page("/jobs")
 
 
 async def test_what_is_redacted_is_not_edited_unless_a_new_value_is_typed(

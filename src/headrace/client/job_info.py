@@ -11,7 +11,7 @@ from headrace.client.attempts import AttemptInfo, RunTimes, attempts_of
 from headrace.core.bounds import MAX_PAYLOAD
 from headrace.core.clock import to_datetime
 from headrace.core.job import ids
-from headrace.core.job.envelope import Envelope, decode_envelope
+from headrace.core.job.envelope import Envelope, decode_envelope, is_newer
 from headrace.core.job.history import deaths, decode_history
 from headrace.core.job.progress import Progress, decode_progress
 from headrace.core.job.state import State
@@ -69,6 +69,9 @@ class JobInfo(msgspec.Struct, frozen=True):
     """As plain values; None if they are not kept, or cannot be read."""
     death_count: int = 0
     """How often it died, before replays too."""
+    newer_format: bool = False
+    """Whether a newer version of Headrace sent it, in a format that this one cannot read: a worker
+    of that version runs it."""
 
 
 def job_info(job_id: str, queue: str, snapshot: JobSnapshot) -> JobInfo:
@@ -97,6 +100,7 @@ def job_info(job_id: str, queue: str, snapshot: JobSnapshot) -> JobInfo:
         cause=ids.to_text(snapshot.cause.job_id) if snapshot.cause else None,
         arguments=None if envelope is None else _arguments(envelope),
         death_count=deaths(decode_history(snapshot.history)) + (snapshot.state is State.DEAD),
+        newer_format=envelope is None and is_newer(snapshot.envelope),
     )
 
 

@@ -26,6 +26,11 @@ def harmless(text: str) -> str:
     return "".join(c if is_plain(c) else ascii(c)[1:-1] for c in text)
 
 
+def unread_text(newer_format: bool) -> str:
+    """What stands for a part of a job that cannot be read, or only by a newer version."""
+    return "(sent by a newer version)" if newer_format else "(cannot be read)"
+
+
 def meant(name: str, known: Iterable[str]) -> str:
     """A question for the end of a sentence about an unknown name; empty if none is like it."""
     from difflib import get_close_matches

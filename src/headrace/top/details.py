@@ -8,7 +8,7 @@ from datetime import datetime
 from rich.text import Text
 
 from headrace.admin import Admin, DeadInfo, GroupInfo, JobDetail, WorkerInfo
-from headrace.core.display import harmless, in_local_time, length_text, local_text
+from headrace.core.display import harmless, in_local_time, length_text, local_text, unread_text
 from headrace.top.snapshot import QueueRow, TopSnapshot
 from headrace.top.tables import RunningTable, age, rate
 
@@ -67,7 +67,7 @@ def of_group(topic: str, group: GroupInfo) -> Text:
 def of_dead(info: DeadInfo) -> Text:
     facts = [
         ("job", info.id),
-        ("task", info.task or "(cannot be read)"),
+        ("task", info.task or unread_text(info.newer_format)),
         ("queue", info.queue),
         ("reason", info.reason),
         ("died", _moment(info.died)),
@@ -81,7 +81,7 @@ async def of_job(admin: Admin, queue: str, id: str) -> Text:
     progress = job.progress
     facts = [
         ("job", job.id),
-        ("task", job.task or "(cannot be read)"),
+        ("task", job.task or unread_text(job.newer_format)),
         ("queue", job.queue),
         ("state", job.state),
         ("sent", "" if job.sent is None else _moment(job.sent)),

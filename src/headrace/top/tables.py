@@ -10,7 +10,7 @@ from rich.text import Text
 from textual.widgets import DataTable
 
 from headrace.admin import DeadInfo, GroupInfo, JobSummary, QueueInfo, WorkerInfo
-from headrace.core.display import harmless, length_text, plural
+from headrace.core.display import harmless, length_text, plural, unread_text
 from headrace.top.snapshot import QueueRow, TopSnapshot
 
 _LONGEST = 300
@@ -195,7 +195,7 @@ def _error_cells(info: DeadInfo) -> Sequence[str | Text]:
     if info.unreadable:
         error = f"(unreadable: {', '.join(info.unreadable)}) {error}".rstrip()
     rest = (error[:_LONGEST], info.queue, info.reason, info.id)
-    named = _short(info.task or "?")
+    named = _short(info.task or unread_text(info.newer_format))
     return (f"{ago(info.died)} ago", named, *(Text(harmless(text)) for text in rest))
 
 

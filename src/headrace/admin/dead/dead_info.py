@@ -14,7 +14,7 @@ from headrace.admin.topics.event_info import EventInfo, event_in
 from headrace.client.attempts import AttemptInfo, ReplayInfo, replays_of
 from headrace.core.clock import to_datetime
 from headrace.core.job import ids
-from headrace.core.job.envelope import Envelope
+from headrace.core.job.envelope import Envelope, is_newer
 from headrace.core.job.history import all_attempts, decode_history, is_readable_history
 from headrace.store.contract import UNREADABLE, DeadJob
 
@@ -44,11 +44,14 @@ class DeadInfo:
     envelope: bytes
     """The bytes of the job; empty with a redact hook."""
     unreadable: tuple[str, ...] = ()
-    """Which parts cannot be read: `reason`, `history`, `envelope`."""
+    """Which parts cannot be read by any version: `reason`, `history`, `envelope`."""
     replays: tuple[ReplayInfo, ...] = ()
     """When it was dead before and sent again, and by whom."""
     received: tuple[Any, ...] | None = None
     """As in `JobDetail`; only of a single one (`dead_job`)."""
+    newer_format: bool = False
+    """Whether a newer version of Headrace sent it, in a format that this one cannot read: once it
+    is replayed, a worker of that version runs it."""
 
     @classmethod
     def of(
@@ -72,6 +75,7 @@ class DeadInfo:
             unreadable=_unreadable(job),
             replays=replays_of(job.history),
             received=received,
+            newer_format=is_newer(job.envelope),
         )
         if isinstance(info, RedactedDead):
             info.keep(job.envelope, redaction)
@@ -191,6 +195,6 @@ def _unreadable(job: DeadJob) -> tuple[str, ...]:
     parts = {
         "reason": job.reason == UNREADABLE,
         "history": not is_readable_history(job.history),
-        "envelope": opened(job.envelope) is None,
+        "envelope": opened(job.envelope) is None and not is_newer(job.envelope),
     }
     return tuple(name for name, is_odd in parts.items() if is_odd)

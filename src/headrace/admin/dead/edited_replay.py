@@ -13,7 +13,7 @@ from headrace.admin.redaction import CLEAR, Redaction
 from headrace.core import codec
 from headrace.core.job import ids
 from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints, decode_constraints
-from headrace.core.job.envelope import FORMATS, Envelope
+from headrace.core.job.envelope import FORMATS, Envelope, is_newer
 from headrace.core.job.ids import JobId
 from headrace.core.job.state import State
 from headrace.core.payload.codecs import form_of
@@ -86,6 +86,10 @@ class EditedReplay:
     def _changed(self, id: str, seen: JobSnapshot, on_edit: OnEdit | None) -> bytes:
         data, kept = seen.envelope, decode_constraints(seen.constraints)
         envelope = opened(data)
+        if envelope is None and is_newer(data):
+            raise ConfigError(
+                f"job {id} cannot be edited: a newer version of Headrace sent it; edit it with that"
+            )
         if envelope is None:
             raise ConfigError(f"job {id} cannot be edited: its bytes are not a job")
         if is_log(envelope.task):

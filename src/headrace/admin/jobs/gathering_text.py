@@ -18,7 +18,8 @@ def gathering_text(
     if gathering is None or gathering.name != seen.reason:
         return ""
     key = key_in(gathering.name, task)
-    whose = f"task {task!r}" if key is None else f"key {masks.name(key)!r}"
+    named = f"task {task!r}" if task else "its task"
+    whose = named if key is None else f"key {masks.name(key)!r}"
     if gathered is None:
         return f"it gathers with others of {whose}"
     others = plural(gathered.count - 1, "other") if gathered.count > 1 else "no others"

@@ -35,6 +35,7 @@ from headrace.client.watch import JobUpdate
 from headrace.core import bounds as limits
 from headrace.core.job import ids as id_codec
 from headrace.core.job.constraints import decode_constraints
+from headrace.core.job.envelope import is_newer
 from headrace.core.job.ids import JobId
 from headrace.core.job.state import State
 from headrace.core.masking import NOTHING_HIDDEN, Masks
@@ -233,7 +234,9 @@ class JobAdmin(AdminContext):
             whys = [EventWhy(store, *each, self._redaction, unknown=after) for each in found]
             return " ".join([await why.answer() for why in whys])
         name, key, seen = unfinished(found)
-        unknown = unknown_rule(self._app.last_resort, self._app.unknown_task_after)
+        # The fallback gets jobs whose task nobody knows, and nobody here can read which this is of.
+        fallback = None if is_newer(seen.envelope) else self._app.last_resort
+        unknown = unknown_rule(fallback, self._app.unknown_task_after)
         return await Why(store, name, key, seen, self._redaction, unknown=unknown).answer()
 
     @recorded

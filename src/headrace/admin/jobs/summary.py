@@ -22,7 +22,7 @@ from headrace.client.attempts import AttemptInfo, ReplayInfo, RunTimes, attempts
 from headrace.core.clock import to_datetime
 from headrace.core.job import ids
 from headrace.core.job.constraints import Constraints, Limit, decode_constraints
-from headrace.core.job.envelope import Envelope, Malformed
+from headrace.core.job.envelope import Envelope, Malformed, is_newer
 from headrace.core.job.ids import JobId
 from headrace.core.job.progress import Progress, decode_progress
 from headrace.core.job.state import State
@@ -86,6 +86,9 @@ class JobSummary:
     larger than 64 KiB."""
     lacks_first_argument: bool
     """Whether its first argument comes from the jobs before it, so that `arguments` lack it."""
+    newer_format: bool
+    """Whether a newer version of Headrace sent it, in a format that this one cannot read: a worker
+    of that version runs it."""
 
     @classmethod
     def of(
@@ -123,6 +126,7 @@ class JobSummary:
             started=times.started,
             arguments=redaction.arguments(envelope) if _is_small(envelope) else None,
             lacks_first_argument=bool(envelope and envelope.overrides.feed),
+            newer_format=envelope is None and is_newer(snapshot.envelope),
         )
 
 

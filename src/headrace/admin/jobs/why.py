@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from headrace.admin.bodies import opened
-from headrace.admin.jobs.flow_survey import flow_around
+from headrace.admin.jobs.flow_text import flow_text, of_task, parents_text
 from headrace.admin.jobs.gathering_text import gathering_text
 from headrace.admin.jobs.obstacles import coming_again, obstacle_of
 from headrace.admin.jobs.summary import JobSummary, key_of
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 _PAGE = 1000
 _MOST_COUNTED = 10_000
-_MOST_NAMED = 3
 _ENDED = (State.DONE, State.CANCELLED)
 _REFUSED = {
     Reason.BAD_ARGUMENTS, Reason.BAD_EVENT, Reason.CRASH_LOOP, Reason.EXPIRED, Reason.MALFORMED,
@@ -39,6 +38,10 @@ _REFUSED = {
     Reason.WRONG_VERSION,
 }  # fmt: skip
 """Reasons for which a worker gives up a job before it enters the function."""
+_NEWER = (
+    "A newer version of Headrace sent it, in a format that this one cannot read: a worker of that "
+    "version runs it"
+)
 _TAKERS: dict[Runner, str] = {
     "loop": "free worker",
     "thread": "worker with a free thread",
@@ -83,6 +86,13 @@ class Why:
         return f"queue {self._queue!r}"
 
     async def answer(self) -> str:
+        sentence = await self._answer()
+        if not self._job.newer_format or self._seen.state in (State.RUNNING, *_ENDED):
+            return sentence
+        once = " once it is replayed" if self._seen.state is State.DEAD else ""
+        return f"{sentence} {_NEWER}{once}."
+
+    async def _answer(self) -> str:
         state, unknown = self._seen.state, decode_history(self._seen.history).unknown_since_ms
         if unknown and state in (State.SCHEDULED, State.WAITING):
             return await self._unknown(unknown)
@@ -121,9 +131,12 @@ class Why:
     async def _unknown(self, since_ms: int) -> str:
         """The workers that met it do not know it."""
         since, obstacle = to_datetime(since_ms), await self._obstacle()
+        knows = self._knows.format(self._job.task)
+        if self._job.newer_format:
+            knows = "reads its format"
         return (
-            f"It waits for a worker that {self._knows.format(self._job.task)}: those that met it "
-            f"since {utc_text(since)} do not; {self._unknown_fate} if none does until "
+            f"It waits for a worker that {knows}: those that met it since {utc_text(since)} do "
+            f"not; {self._unknown_fate} if none does until "
             f"{utc_text(since + self._unknown_after)}{f'; and {obstacle}' if obstacle else ''}."
         )
 
@@ -145,7 +158,8 @@ class Why:
         if gate == "task_lane":
             return f"It is blocked: {self._turns(None, self._constraints.task_width)}."
         if gate == "flow":
-            return f"It is blocked: {self._flow()} for {await self._parents()} to end."
+            parents = await parents_text(self._store, self._queue, self._key, self._seen)
+            return f"It is blocked: {flow_text(self._key, self._seen)} for {parents} to end."
         if (task := gated_task(gate)) is not None:
             return f"It is blocked: task {task!r} is paused in queue {self._queue!r}."
         obstacle, its_task = await self._obstacle(), self._job.task or ""
@@ -191,9 +205,8 @@ class Why:
             return f"it waited for job {id}, which failed and was replayed; {bringer}"
         first = Why(self._store, cause.queue, cause.job_id, seen, self._redaction)
         error = first._error or seen.reason
-        return (
-            f"job {id} of task {first._job.task!r} in queue {cause.queue!r} failed first: {error}"
-        )
+        its_task = of_task(first._job.task)
+        return f"job {id}{its_task} in queue {cause.queue!r} failed first: {error}"
 
     def _tries(self, history: History) -> str:
         """How many attempts there were; the last record may be of a run that never began."""
@@ -231,35 +244,19 @@ class Why:
     async def _lane(self) -> str:
         return self._turns(key_of(self._constraints), self._constraints.width)
 
+    @property
+    def _task_named(self) -> str:
+        task = self._job.task
+        return "its task" if task is None else f"task {task!r}"
+
     def _turns(self, key: str | None, width: int) -> str:
         turns = "one at a time" if width == 1 else f"{width} at a time"
-        named = f"task {self._job.task!r}"
-        whose = named if key is None else f"its key {self._masks.name(key)!r}"
+        whose = self._task_named if key is None else f"its key {self._masks.name(key)!r}"
         return f"jobs of {whose} run {turns}, and others are before it"
-
-    def _flow(self) -> str:
-        envelope = opened(self._seen.envelope)
-        flow = b"" if envelope is None else envelope.overrides.flow
-        if flow == ids.to_id(self._job.id):
-            return "it ends its flow, and waits"
-        return f"it belongs to the flow of {ids.to_text(flow)}, and waits" if flow else "it waits"
-
-    async def _parents(self) -> str:
-        """The jobs of its flow that it waits for, as part of a sentence."""
-        flow = await flow_around(self._store, self._queue, self._key, self._seen)
-        left = [job for job in flow.parents_of(self._job.id) if job.state not in _ENDED]
-        named = [
-            f"job {job.id} of task {job.task!r} ({job.state or 'its state is not known'})"
-            for job in left[:_MOST_NAMED]
-        ]
-        if len(left) > _MOST_NAMED:
-            named.append(plural(len(left) - _MOST_NAMED, "other job"))
-        *most, last = named or ["other jobs"]
-        return f"{', '.join(most)} and {last}" if most else last
 
     def _rate(self, gate: str) -> str:
         limit = next((limit for limit in self._constraints.limits if limit.name == gate), None)
-        whose = f"queue {self._queue!r}" if gate == QUEUE_LIMIT else f"task {self._job.task!r}"
+        whose = f"queue {self._queue!r}" if gate == QUEUE_LIMIT else self._task_named
         return f"{whose} is over its rate{_rate_text(limit)}"
 
 

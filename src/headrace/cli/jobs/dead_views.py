@@ -9,6 +9,8 @@ import click
 
 from headrace.cli.jobs.views import event_facts, received_text
 from headrace.cli.output import harmless, moment, shortened, show_attempts, table
+from headrace.core.display import unread_text
+from headrace.core.job.state import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +35,7 @@ def as_json_value(info: DeadInfo, *, whole: bool = False) -> dict[str, Any]:
         "event": _event(info),
         "size": info.size,
         "unreadable": info.unreadable,
+        "newer_format": info.newer_format,
     }
     if not whole:
         return value
@@ -62,7 +65,8 @@ def show_groups(found: DeadGroups) -> None:
 
 
 def _group_row(group: DeadGroup) -> Sequence[str | int]:
-    task = "(cannot be read)" if group.task is None else group.task
+    unread = unread_text(group.reason == Reason.NEWER_FORMAT)
+    task = unread if group.task is None else group.task
     place, error = group.place or "-", shortened(group.error)
     return (
         group.count,
@@ -79,7 +83,7 @@ def show_job(info: DeadInfo) -> None:
     for name, value in (
         ("id", info.id),
         ("queue", info.queue),
-        ("task", "(cannot be read)" if info.task is None else info.task),
+        ("task", unread_text(info.newer_format) if info.task is None else info.task),
         ("reason", info.reason),
         ("unreadable", ", ".join(info.unreadable) or None),
         ("died", moment(info.died)),
@@ -94,7 +98,7 @@ def show_job(info: DeadInfo) -> None:
 
 
 def _row(info: DeadInfo) -> tuple[str | int, ...]:
-    task = "?" if info.task is None else info.task
+    task = unread_text(info.newer_format) if info.task is None else info.task
     error = info.attempts[-1].error.partition("\n")[0] if info.attempts else ""
     if info.unreadable:
         error = f"(unreadable: {', '.join(info.unreadable)}) {error}".rstrip()
@@ -120,7 +124,7 @@ def _facts(info: DeadInfo) -> list[tuple[str, str | None]]:
 
 def _arguments(info: DeadInfo) -> str:
     if info.arguments is None:
-        return "(cannot be read)"
+        return unread_text(info.newer_format)
     return shortened(repr(info.arguments))
 
 

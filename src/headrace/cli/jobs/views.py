@@ -9,7 +9,7 @@ import click
 
 from headrace.admin.jobs.listing import ENDED
 from headrace.cli.output import harmless, moment, shortened, show_attempts, table
-from headrace.core.display import length_text, plural
+from headrace.core.display import length_text, plural, unread_text
 from headrace.core.job.state import State
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _facts(job: JobDetail, parents: Sequence[FlowJobInfo]) -> list[tuple[str, st
     return [
         ("id", job.id),
         ("queue", job.queue),
-        ("task", "(cannot be read)" if job.task is None and not job.state.final else job.task),
+        ("task", _task(job)),
         ("state", f"{job.state}: {job.reason}" if job.reason else str(job.state)),
         ("waits for", "other jobs of its flow" if job.waits_for == "flow" else job.waits_for),
         ("priority", str(job.priority) if job.priority else None),
@@ -149,12 +149,19 @@ def _row(job: JobSummary) -> tuple[str | int, ...]:
         job.state,
         job.queue,
         job.id,
-        "?" if job.task is None else job.task,
+        _task(job) or "?",
         job.priority,
         _begun(job),
         _time(job.sent) or "",
         _detail(job),
     )
+
+
+def _task(job: JobSummary) -> str | None:
+    """None if it is not kept any more."""
+    if job.task is None and (job.newer_format or not job.state.final):
+        return unread_text(job.newer_format)
+    return job.task
 
 
 def _begun(job: JobSummary | JobDetail) -> int:

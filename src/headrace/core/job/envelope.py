@@ -204,6 +204,11 @@ def decode_envelope(data: bytes) -> Envelope:
     return envelope
 
 
+def is_newer(data: bytes) -> bool:
+    """Whether `decode_envelope` would raise `NewerFormat`."""
+    return (_format_of(data) or 0) > _NEWEST
+
+
 def _check_retry(retry: WireRetry) -> None:
     try:
         retry.policy()

@@ -114,7 +114,7 @@ def form_page(visit: Visit, job: DeadInfo, fields: list[Field], problem: str = "
         "obstacle": _obstacle(visit, job),
         "prefix": PREFIX,
     }
-    title = f"Edit {title_of(job.task, State.DEAD)}"
+    title = f"Edit {title_of(job.task, State.DEAD, newer_format=job.newer_format)}"
     return HtmlPage("dead_job.html", title, context, live=None, status=422 if problem else 200)
 
 
@@ -122,6 +122,8 @@ def _obstacle(visit: Visit, job: DeadInfo) -> str:
     """Why its arguments cannot be edited; empty if they can."""
     if job.event is not None:
         return "Events cannot be edited: other groups have them too."
+    if job.newer_format:
+        return "Its arguments cannot be edited here: a newer version of Headrace sent it."
     if job.task not in visit.app.tasks:
         return "Its arguments cannot be edited here: this app has no such task."
     if job.reason == Reason.PARENT_FAILED:

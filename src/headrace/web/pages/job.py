@@ -58,7 +58,8 @@ async def job(visit: Visit) -> HtmlPage:
         "tail": tail,
         "editable": detail.task in visit.app.tasks and detail.reason != Reason.PARENT_FAILED,
     }
-    title, every = title_of(detail.task, detail.state), _interval(visit, detail, flow)
+    title = title_of(detail.task, detail.state, newer_format=detail.newer_format)
+    every = _interval(visit, detail, flow)
     lists = {"attempts": detail.attempts, "flow": flow.jobs if flow is not None else ()}
     return HtmlPage("job.html", title, context, every, lists=lists)
 
@@ -73,11 +74,13 @@ def _interval(visit: Visit, detail: JobDetail, flow: FlowInfo | None) -> float:
     return interval(calls, 10.0 if detail.state.final else 2.0)
 
 
-def title_of(task: str | None, state: State) -> str:
+def title_of(task: str | None, state: State, *, newer_format: bool = False) -> str:
     """The title of a job's page."""
     if task is None:
         ended = state in (State.DONE, State.CANCELLED)
-        return f"A job that is {state}" if ended else "A job that cannot be read"
+        if ended:
+            return f"A job that is {state}"
+        return "A job of a newer version" if newer_format else "A job that cannot be read"
     return f"Event of {clip(task[1:], 80)}" if task.startswith("@") else clip(task, 80)
 
 

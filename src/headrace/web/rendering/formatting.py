@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from headrace.core.display import is_plain, length_text, utc_text
+from headrace.core.display import is_plain, length_text, unread_text, utc_text
 from headrace.core.display import plural as plural
 
 # Line ends and tabs; and joiners, which emoji and some scripts need.
@@ -110,6 +110,7 @@ FILTERS = {
     "plural": plural,
     "seconds": seconds,
     "size": size,
+    "unread": unread_text,
     "utc": utc_text,
     "verbatim": verbatim,
     "with_times": with_times,
