@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -145,6 +146,11 @@ def attempts_of(snapshot: JobSnapshot) -> list[Attempt]:
 async def run_started(store: Store, worker: str, job_id: JobId) -> datetime | None:
     """When the run of a job began that goes on now, as its worker has reported it; None if it has
     not yet, or runs too many."""
-    record = decode_record((await store.kv_all(WORKERS)).get(worker, b""))
+    return reported_start(await store.kv_all(WORKERS), worker, job_id)
+
+
+def reported_start(workers: Mapping[str, bytes], worker: str, job_id: JobId) -> datetime | None:
+    """The same, from the records of all workers."""
+    record = decode_record(workers.get(worker, b""))
     runs = record.runs if record else ()
     return next((to_datetime(run.started_ms) for run in runs if run.job_id == job_id), None)

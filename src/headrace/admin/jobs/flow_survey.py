@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from headrace.admin.bodies import opened, task_of
 from headrace.admin.jobs.added_jobs import with_added
+from headrace.client.attempts import reported_start
 from headrace.core.clock import to_datetime
 from headrace.core.flow.graph import Graph, GraphJob, decode_graph
 from headrace.core.job import ids
 from headrace.core.job.history import decode_history
 from headrace.core.job.ids import JobId
 from headrace.core.job.state import Reason, State
+from headrace.core.workers import WORKERS
 from headrace.store.contract import JobSnapshot
 
 if TYPE_CHECKING:
@@ -41,7 +44,8 @@ class FlowJobInfo:
     children: tuple[str, ...]
     """Ids of the jobs that wait for it, or waited."""
     started: datetime | None = None
-    """When its last run began, if it is done or dead and the history has it."""
+    """When its last run began, if it is done or dead and the history has it, or if it is running
+    and its worker has reported it."""
     ended: datetime | None = None
     """When that run ended."""
 
@@ -116,6 +120,7 @@ class FlowSurvey:
         self._seen: dict[JobId, JobSnapshot | None] = {}
         self._arrived: set[tuple[JobId, JobId]] = set()
         self._states: dict[JobId, State | None] = {}
+        self._workers: Mapping[str, bytes] = {}
         self._children: dict[JobId, list[GraphJob]] = {job.job_id: [] for job in graph.jobs}
         for job in graph.jobs:
             for parent in job.parents:
@@ -124,6 +129,9 @@ class FlowSurvey:
     async def jobs(self) -> tuple[FlowJobInfo, ...]:
         await self._look()
         await self._read_arrivals()
+        states = (seen.state for seen in self._seen.values() if seen is not None)
+        if self._whole and State.RUNNING in states:
+            self._workers = await self._store.kv_all(WORKERS)
         # From the end: the state of a forgotten job follows from those after it.
         for job in reversed(self._graph.jobs):
             seen = self._seen[job.job_id]
@@ -184,11 +192,17 @@ class FlowSurvey:
             state=self._states[job.job_id],
             parents=tuple(ids.to_text(self._graph.jobs[at].job_id) for at in job.parents),
             children=tuple(ids.to_text(child.job_id) for child in self._children[job.job_id]),
-            **_run_times(seen),
+            **self._run_times(job.job_id, seen),
         )
 
+    def _run_times(self, job_id: JobId, seen: JobSnapshot | None) -> dict[str, datetime]:
+        if seen is None or seen.state is not State.RUNNING:
+            return _past_run_times(seen)
+        started = reported_start(self._workers, seen.worker, job_id)
+        return {} if started is None else {"started": started}
 
-def _run_times(seen: JobSnapshot | None) -> dict[str, datetime]:
+
+def _past_run_times(seen: JobSnapshot | None) -> dict[str, datetime]:
     if seen is not None and seen.state is State.DEAD:
         tries = [each for each in decode_history(seen.history).attempts if each.started_ms]
         return _between(tries[-1].started_ms, tries[-1].ended_ms) if tries else {}

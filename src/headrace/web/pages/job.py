@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
@@ -119,7 +120,7 @@ def _drawing(flow: FlowInfo | None) -> Mapping[str, Any]:
         "graph": draw_flow(flow),
         "node_width": WIDTH,
         "node_height": HEIGHT,
-        "flow_gantt": gantt_of_flow(flow),
+        "flow_gantt": gantt_of_flow(flow, datetime.now(UTC)),
     }
 
 

@@ -71,12 +71,13 @@ def gantt_of_attempts(job: JobDetail) -> Gantt | None:
     return _gantt(rows[-_ROWS:], len(rows) - _ROWS, job.sent)
 
 
-def gantt_of_flow(flow: FlowInfo) -> Gantt | None:
-    """A row for each job, or for those that stand alike; None if no two runs are known."""
+def gantt_of_flow(flow: FlowInfo, now: datetime) -> Gantt | None:
+    """A row for each job, or for those that stand alike; None if no two runs are known. A run that
+    goes on lasts until now."""
     spans = {
-        job.id: Span(job.started, job.ended, str(job.state))
+        job.id: Span(job.started, job.ended or max(now, job.started), str(job.state))
         for job in flow.jobs
-        if job.started is not None and job.ended is not None
+        if job.started is not None
     }
     if len(spans) < 2:
         return None
