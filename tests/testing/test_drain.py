@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,6 +29,7 @@ from headrace import (
     group,
 )
 from headrace.testing.drain import waiting
+from headrace.worker.threads.thread_pool import ThreadPool
 
 
 @dataclass
@@ -387,6 +389,29 @@ def test_plain_functions_run_in_the_thread_of_a_test_without_a_loop(app: Headrac
 
     with app.testing() as headrace, pytest.raises(ConfigError, match="await the async ones"):
         asyncio.run(inside())
+
+
+async def test_a_thread_that_starts_late_has_its_job_run_once(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a machine that is very busy. There is nobody else to whom the job could go back."""
+    serve = ThreadPool._serve
+
+    def serve_late(pool: ThreadPool, seat: int) -> None:
+        time.sleep(0.4)
+        serve(pool, seat)
+
+    monkeypatch.setattr(ThreadPool, "_serve", serve_late)
+    ran: list[str] = []
+
+    @app.task
+    def send_mail(to: str) -> None:
+        ran.append(to)
+
+    with app.testing() as headrace:
+        await send_mail.enqueue("ada")
+        assert await headrace.drain() == 1
+    assert ran == ["ada"]
 
 
 async def test_inline_runs_a_job_before_enqueue_returns(app: Headrace) -> None:

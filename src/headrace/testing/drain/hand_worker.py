@@ -94,7 +94,10 @@ class HandWorker:
         self._broadcasts = broadcasts
         self._shared = shared = SharedServices(app, settings, state, None)
         shared.runners = HereRunners(app)
-        shared.settings = msgspec.structs.replace(shared.settings, failed=failed)
+        # There is no other worker to whom a job could go back.
+        shared.settings = msgspec.structs.replace(
+            shared.settings, failed=failed, late_after=float("inf")
+        )
         self.all_loops = HandLoops(
             settings, shared, lambda _, queue: None, asyncio.Event(), lambda _: None
         )

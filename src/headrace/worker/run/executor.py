@@ -79,6 +79,7 @@ class Executor:
             runners.withdraw,
             runners.is_behind,
             returns=policy.returns,
+            late_after=settings.late_after,
         )
 
     def start(self, delivery: LeasedDelivery, loaded: Run | None = None) -> None:

@@ -43,3 +43,6 @@ class RunSettings(msgspec.Struct, frozen=True):
     """Called with a batch task's name and the size of a batch, if metrics are asked for."""
     failed: Callable[[Any, BaseException, Outcome], None] | None = None
     """Called with a run, its error and its outcome, if errors are wanted as they are."""
+    late_after: float = 0.2
+    """Seconds after which what waits for a slot, a thread or a process goes back: another worker
+    may run it sooner."""

@@ -22,9 +22,6 @@ from headrace.worker.run.run import Run
 log = logging.getLogger("headrace.worker")
 
 _CANCEL_GRACE = 5.0
-# A job that has waited this long for a slot, a thread or a process may be run sooner by another
-# worker.
-_LATE = 0.2
 
 
 class Stopper:
@@ -41,6 +38,7 @@ class Stopper:
         is_behind: Callable[[Run], bool],
         *,
         returns: bool = True,
+        late_after: float,
     ) -> None:
         self._in_flight = in_flight
         self._outcomes = outcomes
@@ -48,6 +46,7 @@ class Stopper:
         self._withdraw_direct = withdraw
         self._is_behind = is_behind
         self._returns = returns
+        self._late_after = late_after
 
     def hand_back(self, *, only_waiting: bool) -> None:
         """Hand back the jobs that have not begun, or all of them."""
@@ -132,12 +131,12 @@ class Stopper:
         """End runs that take too long, and give up those that ignore it. Hand back jobs that others
         may begin sooner."""
         now = time.monotonic()
-        for run in self._in_flight.overdue(now - _LATE):
+        for run in self._in_flight.overdue(now - self._late_after):
             run.handed_back = True
             self._withdraw(run)
         for run in tuple(self._in_flight.running):
             if now < run.ends_at or run.abandoned:
-                if run.queued_at and self._returns and now - run.queued_at > _LATE:
+                if run.queued_at and self._returns and now - run.queued_at > self._late_after:
                     self._hand_back_late(run)
                 continue
             if not run.timed_out and not run.cancelled:
