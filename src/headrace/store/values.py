@@ -181,12 +181,14 @@ class EndedJobPage(msgspec.Struct, frozen=True):
 
 Kind = Literal[
     "sent", "scheduled", "blocked", "ready", "started",
-    "done", "retry", "deferred", "dead", "cancelled", "held", "released", "replayed", "lost",
+    "done", "retry", "deferred", "dead", "cancelled", "held", "released", "stalled",
+    "replayed", "lost",
 ]  # fmt: skip
 
 
 class Fact(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """One thing that happened to a job. `detail` is a reason or a delay, as the kind has it."""
+    """One thing that happened to a job. `detail` is a reason, a delay or a number, as the
+    kind has it."""
 
     kind: Kind
     job_id: JobId

@@ -132,6 +132,8 @@ def _line(event: JobEvent, width: int) -> str:
     queue, detail = event.queue.ljust(width), event.detail
     if event.kind in ("retry", "deferred") and detail.isdigit():
         detail = f"next try in {length_text(int(detail) / 1000)}"
+    elif event.kind == "stalled":
+        detail = f"taken over after {detail} without an outcome"
     words = (queue, f"{event.kind:<9}", event.id, event.task, attempt, took, detail)
     return harmless("  ".join((moment(event.time), *(word for word in words if word))))
 

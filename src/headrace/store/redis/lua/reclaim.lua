@@ -94,9 +94,9 @@ do
       found = found + 1
     end
     batch_taken = batch_seen
-    chosen[level] = chosen[level] or {ids = {}, counts = {}}
-    table.insert(chosen[level].ids, pending[1])
-    chosen[level].counts[pending[1]] = pending[4] + 1
+    local claims, id = chosen[level] or {ids = {}, counts = {}, lost = {}}, pending[1]
+    chosen[level], claims.ids[#claims.ids + 1] = claims, id
+    claims.counts[id], claims.lost[id] = pending[4] + 1, pending[2] ~= RETURNED
     return true
   end
 end
@@ -247,8 +247,8 @@ if not last or now() < last or now() - last >= interval or ARGV[12] == '1' then
     drop_oldest_dead(100)
   end
   -- The next search takes what was left behind, at once.
-  local looked = left_behind and now() - interval or now()
-  redis.call('HSET', key.reclaims, 'at', string.format('%d', looked), 'hold', string.format('%d', hold))
+  local at = string.format('%d', left_behind and now() - interval or now())
+  redis.call('HSET', key.reclaims, 'at', at, 'hold', string.format('%d', hold))
   redis.call('EXPIRE', key.reclaims, 86400)
 end
 
@@ -262,8 +262,10 @@ for _, level in ipairs(in_use) do
     local ids = {unpack(claims.ids, first, math.min(first + 3999, #claims.ids))}
     for _, entry in ipairs(redis.call('XCLAIM', stream_of(level), GROUP, consumer, 0, unpack(ids))) do
       counts[#counts + 1] = claims.counts[entry[1]]
-      local receipt = level == '0' and entry[1] or level .. '/' .. entry[1]
-      entries[#entries + 1] = {receipt, entry[2]}
+      entries[#entries + 1] = {level == '0' and entry[1] or level .. '/' .. entry[1], entry[2]}
+      if claims.lost[entry[1]] then
+        record_fact('stalled', job_of(id_of(field(entry[2], 'j')), entry[2]), string.format('%d', counts[#counts] - 1))
+      end
     end
   end
 end

@@ -10,10 +10,11 @@ import msgspec
 from headrace.core.clock import Clock, skips_nothing
 from headrace.core.job.capacity import RUNNERS, Capacity
 from headrace.core.job.delivery import LeasedDelivery
-from headrace.core.job.envelope import FORMATS
+from headrace.core.job.envelope import FORMATS, peek_id
 from headrace.store.contract import reclaim_every
 from headrace.store.sqlite import entries
 from headrace.store.sqlite.entries import json_of
+from headrace.store.sqlite.inspection.facts import task_of
 from headrace.store.sqlite.jobs import completion, leases, pruning
 from headrace.store.sqlite.jobs.claimed_rows import COLUMNS, RestOfBatches, deliveries_of
 
@@ -204,6 +205,9 @@ class Claims(msgspec.Struct, frozen=True):
         if connection.execute(_PAUSED, (self.namespace, queue)).fetchone():
             return []
         taken = self._take_expired(change, limit, capacity, last_chance)
+        for each in taken:
+            id, task = peek_id(each.envelope), task_of(each.envelope)
+            change.record("stalled", id, task, 0, 0, 0, str(each.count - 1))
         if connection.execute(_LEFT_BEHIND, (change.number, now_ms)).fetchone():
             # So that the next look happens at once.
             looked_ms = now_ms - self._look_every_ms

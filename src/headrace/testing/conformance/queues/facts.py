@@ -14,7 +14,7 @@ from headrace.core.job.parcel import Child
 from headrace.errors import ConfigError
 from headrace.store.contract import Store
 from headrace.store.values import Fact, RecordedFact
-from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, kept, parcel
+from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, kept, known, parcel
 from headrace.testing.conformance.jobs.settlement import CANCELLED, DEAD
 
 
@@ -132,6 +132,27 @@ class FactsConformance(Ground):
             "held": gate,
         }
 
+    async def test_what_is_taken_over_is_recorded_and_what_is_handed_back_is_not(
+        self, store: Store
+    ) -> None:
+        (key,) = await self.send(store)
+        await self.take(self.worker(store))
+        second = self.worker(store)
+        await self.reclaim(second, 1)
+        third = self.worker(store)
+        (held,) = await self.reclaim(third, 1)
+        await self.settle(third, [held], RELEASED)
+        fourth = self.worker(store)
+        taken = await fourth.reclaim(QUEUE, 1, last_chance=True) or await fourth.fetch(1, 0)
+        await self.settle(fourth, known(taken), DONE)
+        recorded = [each.fact for each in await self.all_events(store)]
+        assert [each.kind for each in recorded] == [
+            "sent", "stalled", "stalled", "released", "done",
+        ]  # fmt: skip
+        stalled = [each for each in recorded if each.kind == "stalled"]
+        assert [(each.job_id, each.task) for each in stalled] == [(key, "task")] * 2
+        assert [each.detail for each in stalled] == ["1", "2"]
+
     async def test_what_the_store_does_by_itself_is_recorded(self, store: Store) -> None:
         lane = [parcel(constraints=Constraints(lane="a")) for _ in range(2)]
         child = parcel("child", parents=[parcel("parent")])
@@ -157,7 +178,7 @@ class FactsConformance(Ground):
         await self.reclaim(other, 1)
         mine = await self.take(late)
         await self.settle(late, [*mine, *lost], kept())
-        assert await self.kinds(store, first) == ["sent"]
+        assert await self.kinds(store, first) == ["sent", "stalled"]
         assert await self.kinds(store, second) == ["sent", "done"]
         # And it wakes no caller that waits for the next one.
         cursor = (await self.all_events(store))[-1].cursor
