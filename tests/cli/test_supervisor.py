@@ -13,10 +13,11 @@ import pytest
 
 from headrace.core.scaling.scaling import Scaling
 from headrace.core.version import VERSION
-from headrace.worker.processes.child_lifetime import SUPERVISOR
+from headrace.worker.processes.child_lifetime import STORE_LOST, SUPERVISOR
 from headrace.worker.processes.supervisor import Supervisor
 from tests.cli.conftest import Start
 from tests.cli.programs import LONG, eventually, is_alive
+from tests.servers import RedisServer
 
 
 class Pretended:
@@ -224,6 +225,17 @@ def test_a_system_that_refuses_processes_is_asked_again() -> None:
     assert len(scene.started) == 1
 
 
+def test_a_process_whose_store_was_away_for_too_long_stops_all() -> None:
+    scene = Scene(2)
+    scene.step()
+    scene.end(STORE_LOST, after=600.0)
+    assert scene.started[0].signals == [signal.SIGTERM]
+    scene.started[0].code = 0
+    scene.step()
+    assert (scene.supervisor.finished, scene.supervisor.exit_code) == (True, 2)
+    assert len(scene.started) == 2
+
+
 # Real processes
 
 
@@ -297,6 +309,19 @@ def test_an_app_that_the_children_cannot_use_ends_all_with_2(start: Start, shop:
     parent = start("worker", "shop:app", "-p", "2")
     assert parent.ended() == 2
     assert "giving up" in parent.output
+    assert not any(map(is_alive, parent.children))
+
+
+def test_a_store_that_is_away_for_too_long_ends_all_with_2(
+    start: Start, redis_server: RedisServer
+) -> None:
+    settings = {"HEADRACE_URL": redis_server.url, "HEADRACE_MAX_RECONNECT": "1"}
+    parent = start("worker", "shop:app", "-p", "2", **settings)
+    parent.says("runs default, mail", times=2)
+    redis_server.kill()
+    assert parent.ended() == 2
+    assert "ended, as its store was away for too long; giving up\n" in parent.output
+    assert "max_reconnect=1 s" in parent.output
     assert not any(map(is_alive, parent.children))
 
 

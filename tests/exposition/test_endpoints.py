@@ -131,6 +131,20 @@ async def test_groups_are_counted_and_their_lag_is_reported(app: Headrace) -> No
 
 
 @pytest.mark.usefixtures("closing")
+async def test_events_that_a_bound_removed_are_reported(app: Headrace) -> None:
+    orders = app.topic("orders", Order, max_length=2, overflow="drop_oldest")
+
+    @orders.subscribe("billing")
+    async def bill(order: Order) -> None: ...
+
+    await orders.publish_many([Order(f"o-{at}") for at in range(5)])
+    worker, endpoints = counted(app)
+    async with worker:
+        found = await scrape(endpoints)
+    assert found.value("headrace_topic_dropped_events", topic="orders") == 3
+
+
+@pytest.mark.usefixtures("closing")
 async def test_events_behind_a_stopped_key_are_part_of_the_lag(app: Headrace) -> None:
     orders = app.topic("orders", Order, key=lambda order: order.id)
 

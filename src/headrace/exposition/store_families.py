@@ -189,9 +189,16 @@ def _by_queue(name: str, text: str) -> Family:
 
 def _topics(state: StoreState) -> Iterator[Family]:
     events = Family("gauge", "topic_events", "Events in a log.", labels=("topic",))
+    dropped = Family(
+        "gauge",
+        "topic_dropped_events",
+        "Events of the last hour that a bound removed before all groups had settled them.",
+        labels=("topic",),
+    )
     for topic in state.topics:
         events.add((topic.name,), topic.length)
-    yield events
+        dropped.add((topic.name,), topic.dropped)
+    yield from (events, dropped)
     groups = [(topic.name, group) for topic in state.topics for group in topic.groups]
     yield _by_group("lag", "Events that a group has neither handled nor given up.", groups, "lag")
     yield _by_group("behind", "Events that a group has not taken yet.", groups, "behind")

@@ -103,6 +103,11 @@ class Worker:
                 )
             return outcome
 
+    @property
+    def lost_store(self) -> bool:
+        """Whether it ended because its store was away for longer than `max_reconnect`."""
+        return bool(self._lost)
+
     def _give_up(self, trouble: str) -> None:
         if not self._stopping.is_set():
             self._lost = trouble

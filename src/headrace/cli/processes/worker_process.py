@@ -17,6 +17,7 @@ from typing import NoReturn
 from headrace.cli.output import complain
 from headrace.errors import HeadraceError
 from headrace.worker.processes import gc_tuning
+from headrace.worker.processes.child_lifetime import STORE_LOST
 from headrace.worker.processes.signals import ending_signals, let_go_of_closed_terminal
 from headrace.worker.worker import Worker
 from headrace.worker.worker_outcome import WorkerOutcome
@@ -62,6 +63,8 @@ def _exit_code(worker: Worker) -> int:
         return _to_the_end(loop, main).exit_code
     except HeadraceError as error:
         complain(str(error))
+        if worker.is_supervised and worker.lost_store:
+            return STORE_LOST
     except BaseException:
         log.exception("the worker crashed", extra={"worker": worker.name, "exit_code": CRASHED})
     return CRASHED

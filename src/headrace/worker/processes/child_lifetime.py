@@ -15,6 +15,8 @@ from typing import Protocol
 # The variable that gives a worker process the pid of its supervisor.
 SUPERVISOR = "HEADRACE_SUPERVISOR"
 
+STORE_LOST = 69
+"""The exit code of a supervised process whose store was away for longer than `max_reconnect`."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -78,6 +80,8 @@ def severity(code: int) -> int:
 
 def how_it_ended(code: int) -> str:
     """How a process ended, for the log."""
+    if code == STORE_LOST:
+        return "ended, as its store was away for too long"
     if code >= 0:
         return f"ended with exit code {code}"
     try:

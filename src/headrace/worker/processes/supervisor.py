@@ -14,7 +14,7 @@ from headrace.core.display import plural
 from headrace.core.scaling.scaler import Scaler
 from headrace.core.scaling.scaling import Scaling
 from headrace.core.workers import Scaled, WorkerRecord
-from headrace.worker.processes.child_lifetime import Process, how_it_ended, severity
+from headrace.worker.processes.child_lifetime import STORE_LOST, Process, how_it_ended, severity
 from headrace.worker.processes.signals import ProcessSignals
 from headrace.worker.upkeep.own_strategy import OwnStrategy
 from headrace.worker.upkeep.workload import WorkloadSurvey
@@ -52,7 +52,8 @@ class Supervisor:
     ends unasked is replaced, as a `Breaker` allows. A surplus one, the idlest first, is asked to
     stop, and awaited. If the first ones end at once with the exit code for wrong use, all is
     stopped; later that is a trouble like others, such as a store that is away while one process is
-    replaced. With `burst`, one that ends by itself has found nothing more to do: it is not
+    replaced. One that ends because the store was away for longer than `max_reconnect` stops all.
+    With `burst`, one that ends by itself has found nothing more to do: it is not
     replaced, and when all have ended, so has this."""
 
     def __init__(
@@ -227,12 +228,12 @@ class Supervisor:
             self._note_asked_end(pid, code)
             self._seats.remove(seat)
             self.stopping = not self._seats
-        elif code == _WRONG_USE and not self._proven:
+        elif code == STORE_LOST or (code == _WRONG_USE and not self._proven):
             self._codes.append(code)
+            when = "" if code == STORE_LOST else " at its start"
             log.error(
-                "worker process %d %s at its start; giving up",
-                pid,
-                how_it_ended(code),
+                "worker process %d %s%s; giving up",
+                *(pid, how_it_ended(code), when),
                 extra={"pid": pid, "exit_code": code},
             )
             self.stop()
