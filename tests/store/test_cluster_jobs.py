@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from headrace import Headrace, Job, StoreUnavailable, chain, group
+from headrace import Delivery, Headrace, Job, StoreUnavailable, chain, group
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.parcel import Child
 from headrace.core.job.state import State
@@ -21,6 +21,7 @@ from headrace.testing import StoreConformance
 from headrace.testing.conformance.ground import kept, known, parcel
 from tests.servers import RedisCluster, RedisServer
 from tests.store.patience import eventually
+from tests.worker.states import until
 
 
 class TestCluster(StoreConformance):
@@ -184,6 +185,24 @@ async def test_one_worker_runs_the_jobs_of_queues_on_all_nodes(app: Headrace) ->
         ]
         results = [await job.result(60) for job in jobs]
     assert results == [2 * number for number in range(30) for _ in "abc"]
+
+
+async def test_a_pattern_serves_topics_on_all_nodes(app: Headrace) -> None:
+    seen: list[tuple[str, str]] = []
+
+    @app.subscribe("orders.*", "billing", event=str)
+    async def bill(order: str, delivery: Delivery) -> None:
+        seen.append((delivery.topic, order))
+
+    sent = [(f"orders.{at}", str(event)) for at in range(8) for event in range(3)]
+    topics = {name: app.topic(name, str) for name in {name for name, _ in sent[:12]}}
+    async with app.worker():
+        # Some appear while the worker runs.
+        topics |= {name: app.topic(name, str) for name in {name for name, _ in sent[12:]}}
+        for name, order in sent:
+            await topics[name].publish(order)
+        await until(lambda: len(seen) >= len(sent))
+    assert sorted(seen) == sorted(sent)
 
 
 async def test_a_flow_crosses_nodes(app: Headrace) -> None:
