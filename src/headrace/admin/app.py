@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.client.declarations import DeclaredApp
 from headrace.core.misfit import Misfit
-from headrace.core.task.argument_reader import with_new_names
+from headrace.core.task.argument_names import with_new_names
 from headrace.core.task.further_arguments import BY_PLACE, FURTHER, VARIADIC, by_parameter
 
 if TYPE_CHECKING:

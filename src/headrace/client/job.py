@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -235,8 +236,12 @@ class Job(Generic[R]):
                 return self._unpacked_value(verdict)
             value: R = codec.decoder(self._returns)(verdict.value)
         except codec.DECODE_ERRORS as error:
-            raise ResultUnreadable(self.id, field_problem(error)) from None
+            raise self._unreadable(error) from None
         return value
+
+    def _unreadable(self, error: Exception) -> ResultUnreadable:
+        says = f"; its task says that it returns {inspect.formatannotation(self._returns)}"
+        return ResultUnreadable(self.id, f"{field_problem(error)}{says}")
 
     def _unpacked_value(self, verdict: Verdict) -> R:
         form = self._app.result_form(verdict.content)
@@ -247,7 +252,7 @@ class Job(Generic[R]):
             data = unpack(verdict.value, verdict.packing, self._app.max_payload)
             value: R = form.decoder(self._returns)(data)
         except Exception as error:
-            raise ResultUnreadable(self.id, field_problem(error)) from None
+            raise self._unreadable(error) from None
         return value
 
     def __repr__(self) -> str:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+NO_SUCH = "there is no argument"
+"""How the text begins about one that the function does not take."""
+
 _MISSING = re.compile(r"Object missing required field `([^`]*)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `([^`]*)`")
 _COUNT = re.compile(r"Expected `array` of .*?length \d+, got (\d+)")
@@ -77,10 +80,7 @@ def _of_all(what: str, names: Sequence[str], takes: str) -> str:
     if found := _MISSING.fullmatch(what):
         return f"argument {found[1]!r} is missing: it takes {takes}"
     if found := _UNKNOWN.fullmatch(what):
-        return (
-            f"there is no argument {found[1]!r}: it takes {takes}; with "
-            "unknown_arguments='ignore' on the task it would run without it"
-        )
+        return f"{NO_SUCH} {found[1]!r}: it takes {takes}"
     if found := _COUNT.search(what):
         count = int(found[1])
         if count < len(names):

@@ -86,6 +86,20 @@ def test_an_argument_that_was_removed_is_refused_by_name_or_ignored(
     assert way(now, form, ignore=True).decode(payload) == (arrives, {})
 
 
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_what_would_help_is_said_only_if_it_would(form: Form) -> None:
+    def before(mail: str, text: str) -> None: ...
+    def renamed(to: str, text: str, language: str = "en") -> None: ...
+    def other(to: str, body: str) -> None: ...
+
+    payload = way(before, form).encode(("ada", "hi"), {})
+    with pytest.raises(Misfit, match=r"no argument 'mail': .*renamed_arguments=\{'mail': 'to'\}$"):
+        way(renamed, form).decode(payload)
+    assert way(renamed, form, renamed={"mail": "to"}).decode(payload) == (("ada", "hi", "en"), {})
+    with pytest.raises(Misfit, match=r"it needs and did not get: 'to', 'body'$"):
+        way(other, form).decode(payload)
+
+
 def test_what_comes_without_names_is_ignored_at_its_end() -> None:
     payload = codec.encode([1, 2.5, "more"])
     with pytest.raises(Misfit, match="there are 3 arguments: it takes shop"):

@@ -13,6 +13,7 @@ from headrace import Defer, Headrace, Job, Reject, Retry, chain
 from headrace.client.task import Task
 from headrace.core.job.ids import new_id
 from headrace.core.job.parcel import Parcel
+from headrace.core.topic.subscription import OnFailure
 from headrace.middleware import LogRuns
 from tests.worker import topics
 from tests.worker.logs.records import Records
@@ -225,6 +226,29 @@ async def test_a_job_of_a_flow_says_that_others_fail_with_it(
     assert "and with it all that waits for it in its flow" in record.getMessage()
     assert record.flow
     assert job.id
+
+
+@pytest.mark.parametrize(
+    ("on_failure", "said"),
+    [
+        ("block", ", and later events of its key wait until it is replayed or purged, or the key "),
+        ("fail_key", ", and so is each later event of its key: "),
+        ("skip", " after attempt 1 of 1: "),
+    ],
+)
+async def test_an_ordered_event_says_what_becomes_of_those_behind_it(
+    app: Headrace, records: Records, on_failure: OnFailure, said: str
+) -> None:
+    orders = app.topic("paid", topics.Order, key=lambda order: order.id)
+
+    @orders.subscribe("ledger", ordered=True, on_failure=on_failure, retry=Retry(1))
+    async def enter(order: topics.Order) -> None:
+        raise RuntimeError("no card")
+
+    async with app.worker():
+        id = await orders.publish(topics.Order("o-1"))
+        record = await records.one("ERROR", id)
+    assert said in record.getMessage()
 
 
 async def test_what_is_no_failure_is_not_logged(app: Headrace, records: Records) -> None:

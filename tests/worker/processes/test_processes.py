@@ -121,6 +121,18 @@ def is_alive(pid: int) -> bool:
     return True
 
 
+async def test_a_run_whose_process_died_is_an_attempt_like_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "headrace.worker")
+    async with app, app.worker(processes=1):
+        job = await leaves.options(retry=Retry(2, base=0.01)).enqueue()
+        await failure_of(job.id)
+    assert f"leaves {job.id} failed, attempt 1 of 2, next try" in caplog.text
+    assert f"leaves {job.id} is dead (retries_exhausted) after attempt 2 of 2: " in caplog.text
+    assert "; 2 failed attempts, 1 dead" in caplog.text
+
+
 @pytest.mark.usefixtures("worker_name")
 async def test_a_process_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     job = await endless.enqueue(str(tmp_path / "pid"))

@@ -10,7 +10,7 @@ from headrace.admin.app import caller_parameters, in_order
 from headrace.core import codec
 from headrace.core.misfit import Misfit
 from headrace.core.task.argument_labels import GivenArguments
-from headrace.core.task.argument_reader import with_new_names
+from headrace.core.task.argument_names import with_new_names
 from headrace.core.task.further_arguments import (
     FURTHER,
     as_map,

@@ -16,6 +16,7 @@ import msgspec
 from headrace.core import codec
 from headrace.core.misfit import Misfit, misfit_of
 from headrace.core.payload.codecs import Form
+from headrace.core.task.argument_names import with_new_names, with_remedy
 from headrace.core.task.further_arguments import VARIADIC, bound_in_order, bound_map
 from headrace.errors import ConfigError
 
@@ -87,7 +88,15 @@ class ArgumentReader:
                 return self._decode_renamed(self._with_new_names(payload))
         except codec.DECODE_ERRORS as other:
             error = other
-        raise misfit_of(error, names, self._takes) from None
+        misfit = misfit_of(error, names, self._takes)
+        raise with_remedy(misfit, self._names_in(payload), self._parameters) from None
+
+    def _names_in(self, payload: bytes) -> list[str]:
+        try:
+            given = self._form.decoder(dict[str, msgspec.Raw])(payload)
+        except codec.DECODE_ERRORS:
+            return []
+        return list(with_new_names(given, self._renamed))
 
     def _with_new_names(self, payload: bytes) -> bytes:
         given = self._form.decoder(dict[str, msgspec.Raw])(payload)
@@ -118,10 +127,8 @@ class ArgumentReader:
         try:
             bound = bound_map(self._python, now, ignores_unknown=self._ignores_unknown)
         except Misfit as error:
-            hint = ""
-            if str(error).startswith("there is no"):
-                hint = "; with unknown_arguments='ignore' on the task it would run without it"
-            raise Misfit(f"{error}: it takes {self._takes}{hint}") from None
+            misfit = Misfit(f"{error}: it takes {self._takes}")
+            raise with_remedy(misfit, now, self._parameters) from None
         return self._made(bound)
 
     def _in_order(self, values: list[Any]) -> Arguments:
@@ -235,14 +242,6 @@ def by_name_encoder(
         return encode(sent(*args))
 
     return encoded
-
-
-def with_new_names(given: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
-    """The arguments by the names that they have now; if some have several, by the newest: that of
-    now, or else the last of `renamed`."""
-    kept = {name: value for name, value in given.items() if name not in renamed}
-    moved = {new: given[old] for old, new in renamed.items() if old in given}
-    return {**moved, **kept}
 
 
 def is_array(payload: bytes, form: Form) -> bool:

@@ -15,10 +15,10 @@ from headrace.core.job import ids
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import Envelope
 from headrace.core.job.history import Attempt, decode_history
-from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import Dead, Outcome, Retried
 from headrace.core.queue_names import group_source, is_log
 from headrace.store.contract import Settlement
+from headrace.worker.logs.consequences import consequence_of
 from headrace.worker.logs.floods import Floods
 from headrace.worker.logs.store_deaths import StoreDeathLog
 
@@ -186,14 +186,15 @@ def _dead(failed: _Failed, outcome: Dead, last: Attempt) -> _Line:
     run = failed.run
     tried = f" after {_tried(failed, outcome, last)}" if run.has_begun else ""
     fields: dict[str, object] = {**_fields(failed, last), "reason": outcome.reason}
-    flow = ""
-    if id := _flow_of(run):
-        fields["flow"] = ids.to_text(id)
-        flow = ", and with it all that waits for it in its flow"
+    others = ""
+    if hasattr(run, "envelope"):
+        others = consequence_of(run.envelope, getattr(run, "task", None))
+        if flow := run.envelope.overrides.flow:
+            fields["flow"] = ids.to_text(flow)
     return _Line(
         logging.ERROR,
         run.delivery.id_text,
-        f"{_name(run)} is dead ({outcome.reason}){tried}{flow}",
+        f"{_name(run)} is dead ({outcome.reason}){tried}{others}",
         (_kind(run), f"are dead ({outcome.reason})"),
         one_line(last),
         last.traceback,
@@ -245,10 +246,6 @@ def _task_of(run: LoggedRun) -> str:
     if hasattr(run, "task"):
         return run.task.name
     return run.envelope.task if hasattr(run, "envelope") else ""
-
-
-def _flow_of(run: LoggedRun) -> JobId:
-    return run.envelope.overrides.flow if hasattr(run, "envelope") else b""
 
 
 def _emit_full(line: _Line) -> None:

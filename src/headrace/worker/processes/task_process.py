@@ -257,6 +257,8 @@ class TaskProcess:
         ever."""
         self.usable = False
         self._channel.drain()
+        # The run that it died in has begun: that is known only from here.
+        self.runs.look()
         could_start = self.can_start or self.runs.has_begun
         unbegun = self.runs.take_back()
         if unbegun and not could_start:
