@@ -303,9 +303,9 @@ IN_SQLITE: dict[str, PlantRow] = {
     ),
     "history of ended jobs": lambda o: o.run(
         "INSERT INTO history (queue, shelf, count, total, most, keep_ms, last_ms, expires_ms,"
-        " marks, data) VALUES (?1, '', 'odd', 'odd', 'odd', 'odd', 'odd', 'odd', 'odd', 3.5),"
-        " (?1, x'ff', 1, 1, 1, 1, 1, 1, 1, x'c1')",
-        o.queue,
+        " marks, data) VALUES (?, '', 'odd', 'odd', 'odd', 'odd', 'odd', 'odd', 'odd', 3.5),"
+        " (?, x'ff', 1, 1, 1, 1, 1, 1, 1, x'c1')",
+        o.queue, o.queue,
     ),
     "kv: schedules": lambda o: (
         o.put("schedules", BAD_TEXT, b"x"), o.put("schedules", "s", "odd")
@@ -318,8 +318,8 @@ IN_SQLITE: dict[str, PlantRow] = {
         f"INSERT INTO queues (namespace, name) VALUES (?, {_TEXT})", o.namespace
     ),
     "queues: refused": lambda o: o.run(
-        "INSERT INTO queues (namespace, name) VALUES (?1, 'bad name'), (?1, ''), (?1, 'a{b}')",
-        o.namespace,
+        "INSERT INTO queues (namespace, name) VALUES (?, 'bad name'), (?, ''), (?, 'a{b}')",
+        o.namespace, o.namespace, o.namespace,
     ),
     "groups": lambda o: o.run("UPDATE topic_groups SET on_failure = x'ff', seen_ms = 'odd'"),
     "pauses": lambda o: o.run(
