@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -19,9 +21,11 @@ from headrace import (
     Retry,
     RetryLater,
     Topic,
+    current,
 )
 from headrace.core.job.history import decode_history
 from headrace.core.job.ids import to_id
+from headrace.middleware import LogRuns
 from tests.tour.heard import Heard, Paid
 
 
@@ -53,6 +57,40 @@ async def test_a_run_that_takes_too_long_is_dead_or_put_off_as_its_task_says(
             await retried.result(30)
         assert failure.value.reason == "retries_exhausted"
     assert runs == [1, 1]
+
+
+@pytest.mark.parametrize("around", ["nothing", "middleware", "a rate", "a batch", "a drain"])
+async def test_a_plain_function_that_cannot_see_its_end_has_timed_out_at_once(
+    app: Headrace, around: str
+) -> None:
+    go_on = threading.Event()
+    options: dict[str, dict[str, Any]] = {"a rate": {"rate": "100/s"}, "a batch": {"batch": 1}}
+    if around == "middleware":
+        app.middleware(LogRuns())
+
+    def wait(number: Any) -> Any:
+        go_on.wait(3)
+        return number
+
+    def look(number: Any) -> Any:
+        while not current().cancelled:
+            go_on.wait(0.01)
+        return number
+
+    settings = {"timeout": 0.05, "retry": Retry(1), **options.get(around, {})}
+    blind, seeing = app.task(**settings)(wait), app.task(**settings)(look)
+    async with AsyncExitStack() as stack:
+        stack.callback(go_on.set)
+        if around == "a drain":
+            kit = stack.enter_context(app.testing(raise_errors=False))
+            jobs = await blind.enqueue(1), await seeing.enqueue(1)
+            await kit.drain()
+        else:
+            await stack.enter_async_context(app.worker())
+            jobs = await blind.enqueue(1), await seeing.enqueue(1)
+        with pytest.raises(JobFailed, match="longer than its timeout"):
+            await jobs[0].result(30)
+        assert await jobs[1].result(30) == 1
 
 
 @pytest.mark.parametrize("run_in", ["loop", "thread"])

@@ -69,6 +69,7 @@ class Run:
     """Of an event that its function settles: where that is decided."""
     thread_function: Interruptible | None = None
     """Of one that runs in a thread with something around it."""
+    looked = False  # for its context, in a thread with something around it
     changed: bytes | None = None
     """The arguments as a middleware changed them, encoded."""
     _context: Context | None = None
@@ -182,8 +183,8 @@ class Run:
         return reporter_of(self.delivery.queue, self.delivery.job_id)
 
     @property
-    def has_context(self) -> bool:  # by which the function can see that it should end
-        return self._context is not None
+    def can_see_its_end(self) -> bool:  # by a context that its function has
+        return self.task.injects or self.looked or (self.is_direct and self._context is not None)
 
     def use(self, context: Context) -> None:
         """Give the function this context."""
@@ -206,9 +207,8 @@ class Run:
     @property
     def headers(self) -> dict[str, str]:
         """The headers, as a process is given them."""
-        if self._context is not None:
-            return dict(self._context.headers)
-        return self.envelope.overrides.headers
+        context = self._context
+        return self.envelope.overrides.headers if context is None else dict(context.headers)
 
     @property
     def payload(self) -> bytes:

@@ -219,7 +219,7 @@ class Stopper:
         run.ends_at = time.monotonic() + _CANCEL_GRACE
         if run.task.declared.run_in != "thread":
             self._end_running(run)
-        elif run.has_context:
+        elif run.can_see_its_end:
             run.context().cancel()
         else:
             # It does not look whether it should end.
