@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from headrace import Headrace
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import Envelope
 from headrace.core.workers import WORKERS, WorkerRecord, decode_record
@@ -142,6 +143,30 @@ async def test_a_heartbeat_that_waited_for_the_store_does_not_blame_the_event_lo
         await asyncio.sleep(0.01)
     await heartbeat.stop()
     assert "has been blocked" not in caplog.text
+
+
+async def test_what_blocks_the_event_loop_is_shown_without_the_worker_around_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app, seen = Headrace("memory://", lease=0.6), threading.Event()
+
+    @app.task
+    async def block() -> None:
+        until_it_is_seen()
+
+    def until_it_is_seen() -> None:
+        for _ in range(600):
+            if "has been blocked" in caplog.text:
+                seen.set()
+                return
+            time.sleep(0.05)
+
+    async with app, app.worker():
+        await (await block.enqueue()).result(60)
+    assert seen.is_set()
+    (said,) = [each.getMessage() for each in caplog.records if "been blocked" in each.getMessage()]
+    places = [line for line in said.splitlines() if line.startswith("  File ")]
+    assert [place.rpartition(" in ")[2] for place in places] == ["block", "until_it_is_seen"]
 
 
 async def test_a_worker_that_leaves_is_gone_at_once(store: SqliteStore, clock: ManualClock) -> None:

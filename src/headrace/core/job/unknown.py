@@ -33,7 +33,7 @@ def back_for_others(
         return None
     # In proportion to the wait so far: no count is needed. Spread, so that one worker that looks
     # first does not meet all of them again.
-    delay = min(max(waited // 2, _FIRST_MS), _MOST_MS)
+    delay = min(max(waited // 4, _FIRST_MS), _MOST_MS)
     delay = round(delay * (rng or random).uniform(0.5, 1.0))
     moved = msgspec.structs.replace(
         history,

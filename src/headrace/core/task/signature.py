@@ -32,6 +32,7 @@ from headrace.core.task.batch_items import of_one_item
 from headrace.core.task.further_arguments import FURTHER, VARIADIC, as_map
 from headrace.core.task.options import TaskOptions
 from headrace.core.task.send_options import option_hint
+from headrace.core.task.unannotated import unannotated_of
 from headrace.errors import ArgumentError, ConfigError
 
 _EMPTY = inspect.Parameter.empty
@@ -78,6 +79,7 @@ class Signature:
         keyword_only = [p for p in self._parameters if p.kind is p.KEYWORD_ONLY]
         self._positional = len(self._parameters) - len(keyword_only)
         self._most, self._least = self._plain_arity(keyword_only)
+        self._unannotated = None if batched else unannotated_of(task, function, self._parameters)
         self._use(form)
         self.returns = hints.get("return", Any)
 
@@ -170,6 +172,8 @@ class Signature:
 
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         """The arguments as bytes, or an `ArgumentError` that names the one that is wrong."""
+        if self._unannotated is not None and self.form.is_typed:
+            self._unannotated.check(args, kwargs)
         try:
             if kwargs or not self._least <= len(args) <= self._most:
                 return self._encode(self._given(args, kwargs))

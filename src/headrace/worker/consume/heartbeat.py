@@ -11,6 +11,8 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextvars import copy_context
+from pathlib import Path
+from types import FrameType
 
 from headrace.core.clock import Clock
 from headrace.core.job.delivery import LeasedDelivery
@@ -22,6 +24,7 @@ from headrace.worker.upkeep.registry import Registry
 
 log = logging.getLogger("headrace.worker")
 
+_WORKER = str(Path(__file__).parents[1])
 _BEAT = 1.0
 _BLOCKED_AFTER = 2.0
 _RECORD_EVERY = 2.0
@@ -136,7 +139,7 @@ class Heartbeat:
         elif not self._warned:
             self._warned = True
             frame = sys._current_frames().get(self._watched_thread)
-            stack = "".join(traceback.format_stack(frame)) if frame else "(unknown)"
+            stack = _stack_of(frame) if frame else "(unknown)"
             log.warning(
                 "the event loop has been blocked for %.1f s; a handler should await or be a "
                 "sync task, which runs in a thread. It is at:\n%s",
@@ -210,3 +213,11 @@ class Heartbeat:
             return False
         self.outage.well(complaint)
         return True
+
+
+def _stack_of(frame: FrameType) -> str:
+    """Where a frame is, without the frames of the worker that lead to the function it runs."""
+    stack = traceback.extract_stack(frame)
+    ours = [at for at, each in enumerate(stack) if each.filename.startswith(_WORKER)]
+    theirs = stack[ours[-1] + 1 :] if ours else stack
+    return "".join(traceback.format_list(theirs or stack))
