@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
@@ -13,10 +11,7 @@ import pytest
 from headrace import Context, Defer, Headrace, Reject, RetryLater, State, chain, group
 from headrace.admin.jobs.why import Why
 from headrace.core.job.history import Attempt, History
-from headrace.core.workers import WORKERS, WorkerRecord, encode_record
 from tests.admin.burying import bury, envelope, one_attempt
-
-NOBODY = "the job waits for another worker that reads queue 'default', and none is running"
 
 
 def _refusal(number: int) -> Attempt:
@@ -109,30 +104,6 @@ async def test_a_job_of_a_paused_task(app: Headrace) -> None:
         )
 
 
-async def test_a_job_behind_others(app: Headrace) -> None:
-    started = asyncio.Event()
-
-    @app.task
-    async def hold() -> None:
-        started.set()
-        await asyncio.Event().wait()
-
-    async with app.worker(concurrency=1, drain=0):
-        running = await hold.enqueue()
-        await started.wait()
-        first = await hold.enqueue()
-        more = [await hold.enqueue() for _ in range(3)]
-        assert await app.admin.why(first.id) == (
-            "It is waiting, first in queue 'default': the next free worker takes it."
-        )
-        assert "behind 1 job." in await app.admin.why(more[0].id)
-        assert "behind 3 jobs." in await app.admin.why(more[2].id)
-        (worker,) = await app.admin.workers()
-        assert await app.admin.why(running.id) == (
-            f"It is running on worker {worker.name!r}, attempt 1."
-        )
-
-
 async def test_a_job_waits_behind_those_that_run_where_it_does(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,76 +148,6 @@ async def test_a_running_job_with_progress_that_was_asked_to_end(app: Headrace) 
         why = await app.admin.why(job.id)
         assert re.search(r"attempt 1,( since .*,)? 40% done, and was asked to end\.", why)
         release.set()
-
-
-@asynccontextmanager
-async def running_on(app: Headrace, worker: str) -> AsyncIterator[str]:
-    """The id of a job that is held under the name of a worker, and nothing else of that worker."""
-
-    @app.task
-    async def work() -> None: ...
-
-    job = await work.enqueue()
-    consumer = (await app.session()).store.consumer(worker, ["default"], 30.0)
-    (_,) = await consumer.fetch(1, 1.0)
-    yield job.id
-    await consumer.close()
-
-
-async def heard_of(app: Headrace, worker: str, seconds_ago: float, queue: str = "default") -> None:
-    """Leave the record of a worker as of that moment."""
-    store = (await app.session()).store
-    record = WorkerRecord(
-        name=worker, host="vm", pid=1, started_ms=0, queues={queue: 1}, concurrency=9, version="1",
-        python="3", running=1, beat_ms=await store.time_ms() - round(seconds_ago * 1000),
-    )  # fmt: skip
-    await store.kv_set(WORKERS, worker, encode_record(record), ttl=30.0)
-
-
-async def test_a_job_whose_worker_is_not_heard_of_any_more(app: Headrace) -> None:
-    async with running_on(app, "ghost-1") as id:
-        begin = "It is running on worker 'ghost-1', attempt 1; that worker is not heard of any more"
-        assert await app.admin.why(id) == f"{begin}: {NOBODY}."
-        await heard_of(app, "other", 0)
-        takes = "another takes the job over when its lease is over"
-        assert await app.admin.why(id) == f"{begin}: {takes}."
-
-
-async def test_a_job_whose_worker_has_missed_its_beats(store_url: str, namespace: str) -> None:
-    async with (
-        Headrace(store_url, namespace=namespace, lease=30) as app,
-        running_on(app, "vm-1") as id,
-    ):
-        begin = "It is running on worker 'vm-1', attempt 1"
-        await heard_of(app, "vm-1", 3)
-        assert await app.admin.why(id) == f"{begin}."
-
-        async def why() -> str:
-            sentence = await app.admin.why(id)
-            # The test may take a second or two.
-            return re.sub(
-                r"for 1\d s", "for 10 s", re.sub(r"within 2\d s", "within 27 s", sentence)
-            )
-
-        await heard_of(app, "vm-1", 10)
-        silent = f"{begin}; that worker has not been heard of for 10 s: if it is dead, "
-        assert await why() == f"{silent}{NOBODY}."
-        # Those of another queue, and those that fell silent with it, are of no help.
-        await heard_of(app, "vm-2", 0, queue="mail")
-        await heard_of(app, "vm-3", 10)
-        assert await why() == f"{silent}{NOBODY}."
-        await heard_of(app, "vm-4", 0)
-        another = f"{silent}another takes the job over when its lease is over"
-        assert await why() == f"{another}, within 27 s."
-        # Its lease is longer than that of this app, or it would be gone.
-        await heard_of(app, "vm-1", 40)
-        assert (await why()).endswith("takes the job over when its lease is over.")
-
-
-async def test_a_consumer_is_of_the_worker_that_has_it(app: Headrace) -> None:
-    async with running_on(app, "vm-1+2") as id:
-        await heard_of(app, "vm-1", 0)
-        assert await app.admin.why(id) == "It is running on worker 'vm-1', attempt 1."
 
 
 async def test_a_job_behind_others_of_its_key_and_of_its_task(app: Headrace) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING
 
-from headrace.admin.workers import WorkerInfo, read_workers
+from headrace.admin.workers import read_workers
 from headrace.core.clock import to_datetime
 from headrace.core.display import length_text
 from headrace.store.contract import reclaim_every
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 _BEAT = 2.0
 """Seconds between two records of a worker; fewer if its lease is short."""
-_SILENT_AFTER = 5.0
+SILENT_AFTER = 5.0
 """More than two beats: one may be late."""
 
 
@@ -30,15 +31,17 @@ async def silence_of(
     """That the worker is not heard of, and who takes the job over, as the end of a sentence; empty
     if it is heard of. `lease` is in seconds, as this app has it: the worker may have another."""
     infos, now_ms = await read_workers(store), await store.time_ms()
-    silent = next((_silent_for(info, now_ms) for info in infos if info.name == worker), None)
+    silent = next(
+        (silent_for(info.last_beat, now_ms) for info in infos if info.name == worker), None
+    )
     if silent is None:
         begin = "that worker is not heard of any more: "
-    elif silent < _SILENT_AFTER:
+    elif silent < SILENT_AFTER:
         return ""
     else:
         begin = f"that worker has not been heard of for {length_text(silent)}: if it is dead, "
     others = [info for info in infos if info.name != worker and queue in info.queues]
-    if all(_silent_for(info, now_ms) >= _SILENT_AFTER for info in others):
+    if all(silent_for(info.last_beat, now_ms) >= SILENT_AFTER for info in others):
         return f"{begin}the {noun} waits for another worker that reads {where}, and none is running"
     end = f"{begin}another takes the {noun} over when its lease is over"
     # It may have renewed the lease until it was due to be heard of again.
@@ -46,5 +49,6 @@ async def silence_of(
     return end if silent is None or left <= 0 else f"{end}, within {length_text(left)}"
 
 
-def _silent_for(info: WorkerInfo, now_ms: int) -> float:
-    return (to_datetime(now_ms) - info.last_beat).total_seconds()
+def silent_for(last_beat: datetime, now_ms: int) -> float:
+    """Seconds since the last beat of a worker."""
+    return (to_datetime(now_ms) - last_beat).total_seconds()

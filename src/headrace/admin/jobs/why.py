@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from headrace.admin.bodies import opened
 from headrace.admin.jobs.flow_text import flow_text, of_task, parents_text
 from headrace.admin.jobs.gathering_text import gathering_text
-from headrace.admin.jobs.obstacles import coming_again, obstacle_of
+from headrace.admin.jobs.obstacles import busy_text, coming_again, obstacle_of
 from headrace.admin.jobs.silence import silence_of, worker_of
 from headrace.admin.jobs.summary import JobSummary, key_of
 from headrace.admin.redaction import CLEAR, Redaction
@@ -147,11 +147,12 @@ class Why:
         if obstacle:
             return f"It is waiting: {obstacle}."
         ahead, more = await self._ahead()
+        busy = await busy_text(self._store, self._queue, self._runner) if self._runner else ""
         if not ahead:
-            taker = _TAKERS[self._runner or "loop"]
-            return f"It is waiting, first in {self._where}: the next {taker} takes it."
+            free = f"the next {_TAKERS[self._runner or 'loop']} takes it"
+            return f"It is waiting, first in {self._where}: {busy and f'{busy}; '}{free}."
         others = f"{'more than ' if more else ''}{plural(ahead, self._noun)}"
-        return f"It is waiting in {self._where}, behind {others}."
+        return f"It is waiting in {self._where}, behind {others}{busy and f': {busy}'}."
 
     async def _blocked(self) -> str:
         gate = self._seen.reason
