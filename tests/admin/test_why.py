@@ -104,30 +104,6 @@ async def test_a_job_of_a_paused_task(app: Headrace) -> None:
         )
 
 
-async def test_a_job_behind_others(app: Headrace) -> None:
-    started = asyncio.Event()
-
-    @app.task
-    async def hold() -> None:
-        started.set()
-        await asyncio.Event().wait()
-
-    async with app.worker(concurrency=1, drain=0):
-        running = await hold.enqueue()
-        await started.wait()
-        first = await hold.enqueue()
-        more = [await hold.enqueue() for _ in range(3)]
-        assert await app.admin.why(first.id) == (
-            "It is waiting, first in queue 'default': the next free worker takes it."
-        )
-        assert "behind 1 job." in await app.admin.why(more[0].id)
-        assert "behind 3 jobs." in await app.admin.why(more[2].id)
-        (worker,) = await app.admin.workers()
-        assert await app.admin.why(running.id) == (
-            f"It is running on worker {worker.name!r}, attempt 1."
-        )
-
-
 async def test_a_job_waits_behind_those_that_run_where_it_does(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,20 +148,6 @@ async def test_a_running_job_with_progress_that_was_asked_to_end(app: Headrace) 
         why = await app.admin.why(job.id)
         assert re.search(r"attempt 1,( since .*,)? 40% done, and was asked to end\.", why)
         release.set()
-
-
-async def test_a_job_whose_worker_is_not_heard_of(app: Headrace) -> None:
-    @app.task
-    async def work() -> None: ...
-
-    job = await work.enqueue()
-    store = (await app.session()).store
-    consumer = store.consumer("ghost-1", ["default"], 30.0)
-    (_,) = await consumer.fetch(1, 1.0)
-    assert "on worker 'ghost-1', attempt 1; that worker is not heard of" in (
-        await app.admin.why(job.id)
-    )
-    await consumer.close()
 
 
 async def test_a_job_behind_others_of_its_key_and_of_its_task(app: Headrace) -> None:

@@ -221,7 +221,7 @@ class JobAdmin(AdminContext):
             queue: The queue, or the group such as `billing@orders`, if several have the id. Looked
                 for unless said.
         """
-        store = await self._store()
+        store, lease = await self._store(), self._app.lease
         try:
             found = await self._found(id, queue)
         except JobNotFound:
@@ -231,13 +231,14 @@ class JobAdmin(AdminContext):
             return sentence
         if any(is_log(name) or group_source(name) for name, _, _ in found):
             after = (self._app.unknown_task_after, "it is dead")
-            whys = [EventWhy(store, *each, self._redaction, unknown=after) for each in found]
-            return " ".join([await why.answer() for why in whys])
+            event_why = partial(EventWhy, redaction=self._redaction, unknown=after, lease=lease)
+            return " ".join([await event_why(store, *each).answer() for each in found])
         name, key, seen = unfinished(found)
         # The fallback gets jobs whose task nobody knows, and nobody here can read which this is of.
         fallback = None if is_newer(seen.envelope) else self._app.last_resort
         unknown = unknown_rule(fallback, self._app.unknown_task_after)
-        return await Why(store, name, key, seen, self._redaction, unknown=unknown).answer()
+        why = Why(store, name, key, seen, self._redaction, unknown=unknown, lease=lease)
+        return await why.answer()
 
     @recorded
     async def cancel(

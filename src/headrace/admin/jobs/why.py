@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from headrace.admin.bodies import opened
 from headrace.admin.jobs.flow_text import flow_text, of_task, parents_text
 from headrace.admin.jobs.gathering_text import gathering_text
-from headrace.admin.jobs.obstacles import coming_again, obstacle_of
+from headrace.admin.jobs.obstacles import busy_text, coming_again, obstacle_of
+from headrace.admin.jobs.silence import silence_of, worker_of
 from headrace.admin.jobs.summary import JobSummary, key_of
 from headrace.admin.redaction import CLEAR, Redaction
-from headrace.admin.workers import read_workers
 from headrace.client.attempts import run_started
 from headrace.core.clock import to_datetime
 from headrace.core.display import length_text, plural, utc_text
@@ -64,7 +64,9 @@ class Why:
         redaction: Redaction = CLEAR,
         *,
         unknown: tuple[timedelta, str] = (timedelta(), "it is dead"),
+        lease: float = 30.0,
     ) -> None:
+        self._lease = lease
         self._unknown_after, self._unknown_fate = unknown
         self._store = store
         self._queue = queue
@@ -145,11 +147,12 @@ class Why:
         if obstacle:
             return f"It is waiting: {obstacle}."
         ahead, more = await self._ahead()
+        busy = await busy_text(self._store, self._queue, self._runner) if self._runner else ""
         if not ahead:
-            taker = _TAKERS[self._runner or "loop"]
-            return f"It is waiting, first in {self._where}: the next {taker} takes it."
+            free = f"the next {_TAKERS[self._runner or 'loop']} takes it"
+            return f"It is waiting, first in {self._where}: {busy and f'{busy}; '}{free}."
         others = f"{'more than ' if more else ''}{plural(ahead, self._noun)}"
-        return f"It is waiting in {self._where}, behind {others}."
+        return f"It is waiting in {self._where}, behind {others}{busy and f': {busy}'}."
 
     async def _blocked(self) -> str:
         gate = self._seen.reason
@@ -169,7 +172,7 @@ class Why:
         return f"It is blocked: {why}{f'; and {obstacle}' if obstacle else ''}."
 
     async def _running(self) -> str:
-        worker, progress = self._seen.worker, self._job.progress
+        worker, progress = worker_of(self._seen.worker), self._job.progress
         sentence = f"It is running on worker {worker!r}, attempt {self._job.attempt}"
         started = await run_started(self._store, worker, self._key)
         if started is not None:
@@ -178,9 +181,9 @@ class Why:
             sentence += f", {progress.fraction:.0%} done"
         if self._key in (await self._store.control(self._queue)).cancelling:
             sentence += ", and was asked to end"
-        if all(info.name != worker for info in await read_workers(self._store)):
-            sentence += "; that worker is not heard of, another takes over when its lease is over"
-        return f"{sentence}."
+        held = {"where": self._where, "noun": self._noun}
+        silence = await silence_of(self._store, self._queue, worker, **held, lease=self._lease)
+        return f"{sentence}; {silence}." if silence else f"{sentence}."
 
     async def _dead(self) -> str:
         history = decode_history(self._seen.history)
