@@ -13,7 +13,7 @@ from headrace.core.job.state import State
 from headrace.errors import ConfigError, GroupNotFound, TopicNotFound
 from headrace.web.filters import OF_DEAD, OF_JOBS, PERIODS, STATES, FilterForm
 from headrace.web.page import HtmlPage, interval
-from headrace.web.rendering.values import format_line
+from headrace.web.rendering.values import arguments_line
 from headrace.web.visit import Visit
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def in_list(visit: Visit, job: JobSummary) -> str:
     if job.arguments is None:
         return ""
     lacks = job.lacks_first_argument
-    return format_line(named(visit.app, job.task, job.arguments, lacks_first_argument=lacks))
+    return arguments_line(named(visit.app, job.task, job.arguments, lacks_first_argument=lacks))
 
 
 def looked_before(visit: Visit) -> int:
