@@ -9,6 +9,7 @@ from typing import Any
 
 from headrace.admin.bodies import MOST_SHOWN, opened, sent_at
 from headrace.admin.jobs.cause import JobCause, error_without_a_run
+from headrace.admin.jobs.gate_text import gate_text
 from headrace.admin.redaction import (
     CLEAR,
     Redaction,
@@ -92,6 +93,11 @@ class JobSummary:
     newer_format: bool
     """Whether a newer version of Headrace sent it, in a format that this one cannot read: a worker
     of that version runs it."""
+
+    @property
+    def waits_text(self) -> str:
+        """`waits_for` in words, such as "others of key 'o-17'"; empty if it is not blocked."""
+        return gate_text(self.waits_for, self.key, self.task) if self.waits_for else ""
 
     @classmethod
     def of(

@@ -10,6 +10,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from headrace.admin.jobs.gate_text import gate_text
 from headrace.core.display import is_plain, length_text, unread_text, utc_text
 from headrace.core.display import plural as plural
 
@@ -116,6 +117,7 @@ def size(value: int) -> str:
 FILTERS = {
     "ago": ago,
     "clip": clip,
+    "gate": gate_text,
     "moment": moment,
     "number": number,
     "plural": plural,
