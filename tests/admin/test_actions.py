@@ -54,8 +54,8 @@ async def test_an_action_says_which_jobs_were_meant_and_how_many_it_was(app: Hea
     assert summaries(await admin.actions())[::-1] == [
         ("cancel", jobs[0].id, "1 cancelled"),
         ("cancel", "2 jobs", "queue=default: 2 cancelled"),
-        ("replay", "default", "edit=to, reason=rejected: 2"),
-        ("purge", "default", "search=nothing: 0"),
+        ("replay", "default", "edit=to, reason=rejected: 2 jobs"),
+        ("purge", "default", "search=nothing: 0 jobs"),
     ]
 
 

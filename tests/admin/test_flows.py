@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from headrace import Context, Headrace, JobNotFound, Retry, State, chain, group
-from headrace.admin import FlowInfo, FlowJobInfo
+from headrace.admin import FlowInfo, FlowJobInfo, JobCause
 from headrace.core.flow import graph
 from headrace.core.flow.flow import plan
 from headrace.core.flow.graph import GraphBuilder, decode_graph
 from headrace.core.job.envelope import decode_envelope
 from headrace.core.job.ids import to_id, to_text
 from headrace.core.job.parcel import FlowMembership
+from tests.browser.shop import has_dead
+from tests.browser.shop import until as until_true
 
 
 class Tasks:
@@ -269,3 +272,30 @@ async def test_jobs_that_are_added_while_a_flow_runs_are_part_of_it(app: Headrac
     await app.admin.forget([job.id for job in flow.jobs if job.task == "page"])
     flow = await app.admin.flow(sent.id)
     assert (len(flow.jobs), flow.complete) == (2, False)
+
+
+async def test_a_job_that_died_with_another_says_with_which_in_every_list(app: Headrace) -> None:
+    @app.task(retry=Retry(1))
+    async def load() -> int:
+        raise ConnectionError("the bank is away")
+
+    @app.task(queue="sums")
+    async def add(number: int) -> int:
+        return number
+
+    last = await app.enqueue(chain(load.call(), add.call()))
+    async with app.worker():
+        await until_true(partial(has_dead, app, "sums", 1))
+    (loaded,) = await app.admin.dead("default")
+    text = f"it waited for job {loaded.id}, which failed"
+    (listed,) = await app.admin.dead("sums")
+    (paged,) = (await app.admin.dead_page("sums")).jobs
+    shown = await app.admin.dead_job(last.id)
+    cause = JobCause(loaded.id, "default")
+    for info in (listed, paged, shown):
+        assert (info.error, info.error_type, info.cause) == (text, "", cause)
+    assert loaded.error == "ConnectionError: the bank is away"
+    (summary,) = (await app.admin.jobs("sums", "dead")).jobs
+    assert summary.error == text
+    (group,) = (await app.admin.dead_groups("sums")).groups
+    assert group.error == "a job that it waited for failed"

@@ -18,12 +18,12 @@ from headrace.admin import DeadInfo
 from headrace.top import Top
 from headrace.top.screens import KEYS, Confirm, Reading
 from headrace.top.snapshot import SnapshotReader
+from headrace.top.table import Table
 from headrace.top.tables import (
     EndedTable,
     ErrorTable,
     QueueTable,
     RunningTable,
-    Table,
     TopicTable,
     age,
     rate,
@@ -305,6 +305,49 @@ async def test_the_groups_of_topics_are_shown() -> None:
         await pilot.press("enter")
         await until(pilot, lambda: "billing" in read(top))
         await pilot.press("escape")
+
+
+async def test_enter_on_a_group_names_its_stopped_keys() -> None:
+    app = Headrace("memory://")
+    orders = app.topic("orders", Paid, key=lambda paid: paid.order)
+
+    @orders.subscribe("billing", retry=Retry(1), ordered=True)
+    async def bill(event: Paid) -> None:
+        raise ValueError("no card")
+
+    top = Top(app.admin, every=60)
+    async with app, app.worker(), top.run_test(size=(140, 40)) as pilot:
+        dead = await orders.publish(Paid("o-1"))
+        await orders.publish(Paid("o-1"))
+        topics = top.query_one(TopicTable)
+        await pilot.press("5")
+        await until(pilot, lambda: [row[8] for row in cells(topics)] == ["1 key"])
+        await until(pilot, lambda: [row[5] for row in cells(topics)] == ["1"])
+        await pilot.press("enter")
+        await until(pilot, lambda: f"key 'o-1' by event {dead}" in read(top))
+        assert "1 event behind it" in read(top)
+        await pilot.press("escape")
+
+
+async def test_at_80_columns_no_column_is_cut_through(shop: Shop) -> None:
+    top = Top(shop.app.admin, every=60)
+    async with shop.app, shop.app.worker(), top.run_test(size=(80, 24)) as pilot:
+        await shop.bury("no route to " + 12 * "the host ")
+        await shop.held.enqueue()
+        errors = top.query_one(ErrorTable)
+        await until(pilot, lambda: errors.row_count == 1)
+        await pilot.press("3")
+        await until(pilot, lambda: any("ValueError: no route" in line for line in screen_of(top)))
+        screen = screen_of(top)
+        (row,) = [line.rstrip() for line in screen if "ValueError: no route" in line]
+        assert "… " in row
+        assert row.endswith("retries_exhausted")
+        (heading,) = [line.rstrip() for line in screen if " died " in line and "reason" in line]
+        assert heading.endswith("reason")
+        assert not any("▍" in line for line in screen)
+        await pilot.resize_terminal(300, 24)
+        await until(pilot, lambda: any(12 * "the host " in line for line in screen_of(top)))
+        shop.go.set()
 
 
 async def test_enter_shows_all_that_is_known_of_a_row(shop: Shop) -> None:

@@ -54,6 +54,19 @@ async def test_dead_jobs_that_failed_alike_are_one_row_and_replayed_at_once(app:
         assert "No dead job fits" in await person.page("/dead", by="error", task="none")
 
 
+async def test_each_reason_and_error_stands_beside_its_number(app: Headrace) -> None:
+    history = failed("TimeoutError", "away", 7)
+    await bury(app, [envelope("charge", number) for number in range(3)], history=history)
+    async with Person(app) as person:
+        page = await person.page("/dead", by="error")
+        tallies = re.search(r'<ul class="tallies[^>]*>(.*?)</ul>', page, re.S)
+        assert tallies
+        items = re.findall(r"<li>(.*?)</li>", tallies[1])
+        assert [re.sub(r"<[^>]*>", "", item) for item in items] == [
+            "rejected 3", "TimeoutError 3",
+        ]  # fmt: skip
+
+
 async def test_the_latest_dead_jobs_of_all_queues_come_first_and_their_number_is_shown(
     app: Headrace,
 ) -> None:

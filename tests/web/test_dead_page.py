@@ -5,17 +5,19 @@ from __future__ import annotations
 import html
 import json
 import re
+from functools import partial
 from typing import Any
 
 import httpx2 as httpx
 import msgspec
 import pytest
 
-from headrace import Headrace, JobFailed, Reject, State, chain
+from headrace import Headrace, JobFailed, Reject, Retry, State, chain
 from headrace.benchmark.asgi_client import counted
 from headrace.core.job.constraints import Constraints
 from headrace.web.auth.users import Role, User
 from tests.admin.burying import bury, envelope, one_attempt
+from tests.browser.shop import has_dead, until
 from tests.web.acting import listed, post, question
 from tests.web.browsing import Person, flash
 from tests.web.hostile import BREAKER, SCRIPT, TURNED, assert_harmless
@@ -291,3 +293,25 @@ async def test_what_a_job_does_not_get_from_others_can_be_edited(app: Headrace) 
         assert "Edit and replay" not in (await person.get("/job", id=behind, queue="default")).text
         await edited(person, failed, plus="4")
         assert await flow.result(timeout=20) == 5
+
+
+async def test_a_job_that_died_with_another_names_it_and_shows_no_empty_arguments(
+    app: Headrace,
+) -> None:
+    @app.task(retry=Retry(1))
+    async def load() -> int:
+        raise ConnectionError("the bank is away")
+
+    @app.task(queue="sums")
+    async def add(number: int) -> int:
+        return number
+
+    last = await app.enqueue(chain(load.call(), add.call()))
+    async with app.worker(), Person(app) as person:
+        await until(partial(has_dead, app, "sums", 1))
+        (loaded,) = await app.admin.dead("default")
+        pages = [await person.page("/dead"), await person.page("/jobs", state="dead")]
+        pages.append(await person.page("/dead_job", id=last.id))
+        assert all(f"it waited for job {loaded.id}, which failed" in page for page in pages)
+        assert all("{}" not in page for page in pages)
+        assert "{}" not in await person.page("/job", id=last.id)

@@ -39,7 +39,9 @@ async def test_jobs_of_all_queues_are_listed_with_what_they_wait_for(app: Headra
     async with Person(app) as person:
         page = await person.page("/jobs")
         assert set(listed(page)) >= {first.id, later.id, behind.id}
-        assert "lane" in page
+        assert "waits for <bdi>others of key &#39;ann&#39;</bdi>" in page
+        assert "lane" not in page
+        assert "lane" not in (await person.page("/job", id=behind.id)).lower()
         assert "due <time" in page
         assert f"/job?id={first.id}&amp;queue=mail" in page
 

@@ -135,7 +135,10 @@ async def test_workers_say_what_they_run(app: Headrace, person: Person) -> None:
     async with app.worker(queues={"mail": 3, "default": 1}, concurrency=4):
         job = await send.enqueue()
         text = await told_of(person, job.id)
+        page = await person.page("/workers")
         go.set()
+    assert 'data-label="Processes"><span>3 ' in page
+    assert "Last change" in page
     assert "Slots in use 1 of 4" in text
     assert "Reads mail" in text
     assert f"send mail {job.id}" in text

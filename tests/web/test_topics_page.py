@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import html
+import re
 from typing import Any
 
 import msgspec
@@ -79,6 +80,21 @@ async def test_a_group_with_a_stopped_key_is_seen_and_freed(app: Headrace) -> No
         assert "is not stopped any more" in flash(answer.text)
         answer = await post(person, "replay", id=dead, queue="billing@orders")
         assert flash(answer.text) == "1 job replayed."
+
+
+async def test_an_event_behind_a_stopped_key_leads_to_the_one_that_stopped_it(
+    app: Headrace,
+) -> None:
+    orders = declare(app, shards=2)
+    dead = await orders.publish(Order("o-1", "no card"))
+    behind = await orders.publish(Order("o-1"))
+    await worked(app, dead=1, waiting=0, running=0)
+    async with Person(app) as person:
+        page = await person.page("/jobs", state="blocked")
+        assert "waits behind the stopped key <bdi>o-1</bdi>" in page
+        assert re.search(rf'href="[^"]*id={dead}&amp;queue=billing%40orders[^"]*">its dead', page)
+        page = await person.page("/job", id=behind)
+        assert re.search(rf'event <a class="id" href="[^"]*id={dead}&amp;queue=billing', page)
 
 
 async def test_the_latest_events_are_shown_with_their_data_as_text(app: Headrace) -> None:

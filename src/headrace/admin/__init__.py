@@ -6,9 +6,10 @@ from headrace.admin.dead.dead_groups import DeadGroup, DeadGroups
 from headrace.admin.dead.dead_info import DeadInfo, DeadPage
 from headrace.admin.filters import JobFilter
 from headrace.admin.jobs.cancel_request import CancelReport
+from headrace.admin.jobs.cause import JobCause
 from headrace.admin.jobs.events import JobEvent
 from headrace.admin.jobs.flow_survey import FlowInfo, FlowJobInfo
-from headrace.admin.jobs.summary import JobCause, JobDetail, JobPage, JobSummary
+from headrace.admin.jobs.summary import JobDetail, JobPage, JobSummary
 from headrace.admin.queues import QueueInfo, QueuePage
 from headrace.admin.schedules import ScheduleRun, TickRun
 from headrace.admin.stats import MinuteStats

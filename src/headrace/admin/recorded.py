@@ -13,6 +13,7 @@ from headrace.admin.filters import EVER
 from headrace.admin.jobs.cancel_request import CancelReport
 from headrace.admin.redaction import Redaction
 from headrace.client.job import Job
+from headrace.core.display import plural
 
 if TYPE_CHECKING:
     from headrace.admin.context import AdminContext
@@ -85,4 +86,5 @@ def _outcome(result: object) -> str:
         return f"job {result.id}"
     if isinstance(result, bool):
         return "yes" if result else "no"
-    return str(result) if isinstance(result, int) else ""
+    # Those that return a number count jobs.
+    return plural(result, "job") if isinstance(result, int) else ""

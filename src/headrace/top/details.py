@@ -7,12 +7,20 @@ from datetime import datetime
 
 from rich.text import Text
 
-from headrace.admin import Admin, DeadInfo, GroupInfo, JobDetail, WorkerInfo
-from headrace.core.display import harmless, in_local_time, length_text, local_text, unread_text
+from headrace.admin import Admin, DeadInfo, GroupInfo, JobDetail, StoppedKeyInfo, WorkerInfo
+from headrace.core.display import (
+    harmless,
+    in_local_time,
+    length_text,
+    local_text,
+    plural,
+    unread_text,
+)
 from headrace.top.snapshot import QueueRow, TopSnapshot
 from headrace.top.tables import RunningTable, age, rate
 
 _LONGEST = 2_000
+_KEYS_SHOWN = 10
 Facts = Iterable[tuple[str, object]]
 
 
@@ -49,7 +57,11 @@ def of_queue(row: QueueRow, workers: Sequence[WorkerInfo]) -> Text:
 _STATES = ("waiting", "running", "scheduled", "blocked", "dead")
 
 
-def of_group(topic: str, group: GroupInfo) -> Text:
+async def of_group(admin: Admin, topic: str, group: GroupInfo) -> Text:
+    keys = []
+    if group.stopped_keys:
+        keys = await admin.stopped_keys(topic, group.name, limit=_KEYS_SHOWN)
+    more = group.stopped_keys - len(keys)
     return _text([
         ("topic", topic),
         ("group", group.name),
@@ -58,10 +70,16 @@ def of_group(topic: str, group: GroupInfo) -> Text:
         ("behind", group.behind),
         *((state, getattr(group, state)) for state in _STATES),
         ("oldest", age(group.age)),
-        ("stopped", f"{group.stopped_keys} keys" if group.stopped_keys else ""),
+        *(("stopped", _stopped(key)) for key in keys),
+        ("", f"and {plural(more, 'more stopped key')}" if more > 0 else ""),
         ("last seen", _moment(group.last_seen)),
         ("gone", "its events are no longer kept" if group.gone else ""),
     ])  # fmt: skip
+
+
+def _stopped(key: StoppedKeyInfo) -> str:
+    waiting = f", {plural(key.waiting, 'event')} behind it" if key.waiting else ""
+    return f"key {key.key!r} by event {key.event}, {_moment(key.since)}{waiting}"
 
 
 def of_dead(info: DeadInfo) -> Text:
@@ -71,7 +89,8 @@ def of_dead(info: DeadInfo) -> Text:
         ("queue", info.queue),
         ("reason", info.reason),
         ("died", _moment(info.died)),
-        ("arguments", repr(info.arguments)),
+        ("error", "" if info.attempts else info.error),
+        ("arguments", repr(info.arguments) if info.arguments else ""),
     ]
     return _with_attempts(_text(facts), info)
 
@@ -92,7 +111,7 @@ async def of_job(admin: Admin, queue: str, id: str) -> Text:
         ("worker", job.worker or ""),
         ("attempt", job.attempt),
         ("progress", "" if progress is None else f"{progress.fraction:.0%} {progress.text}"),
-        ("arguments", repr(job.arguments)),
+        ("arguments", repr(job.arguments) if job.arguments else ""),
         ("result", repr(job.result) if job.result_kept else ""),
         ("flow", job.flow or ""),
     ]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from rich.text import Text
-from textual.widgets import DataTable
 
 from headrace.admin import DeadInfo, GroupInfo, JobSummary, QueueInfo, WorkerInfo
 from headrace.core.display import harmless, length_text, plural, unread_text
 from headrace.top.snapshot import QueueRow, TopSnapshot
+from headrace.top.table import Table, TableRow
 
 _LONGEST = 300
 _SHORT = 20
@@ -51,56 +50,9 @@ def sparkline(values: Sequence[float]) -> str:
     return "".join(" " if value <= 0 else _BLOCKS[round(value / most * steps)] for value in values)
 
 
-@dataclass(frozen=True, slots=True)
-class TableRow:
-    """A row, and a key that stays the same from one snapshot to the next."""
-
-    key: str
-    cells: Sequence[str | Text]
-
-    def has(self, text: str) -> bool:
-        return any(text in str(cell).casefold() for cell in self.cells)
-
-
-class Table(DataTable[str | Text]):
-    """A table that keeps the cursor on its row when rows come and go."""
-
-    TAB = ""
-    HEADINGS: tuple[str, ...] = ()
-
-    def on_mount(self) -> None:
-        self.cursor_type = "row"
-        self.zebra_stripes = True
-        for heading in self.HEADINGS:
-            self.add_column(heading, key=heading)
-
-    @property
-    def chosen(self) -> str | None:
-        """The key of the row at the cursor."""
-        if not self.row_count:
-            return None
-        key = self.coordinate_to_cell_key(self.cursor_coordinate).row_key.value
-        return key or None
-
-    def show(self, snapshot: TopSnapshot, search: str = "") -> None:
-        """Show the rows that have `search` in one of their cells, ignoring case."""
-        chosen, top = self.chosen, self.scroll_offset.y
-        rows = [row for row in self.rows_of(snapshot) if row.has(search.casefold())]
-        self.clear()
-        for row in rows:
-            self.add_row(*row.cells, key=row.key)
-        places = {row.key: at for at, row in enumerate(rows)}
-        if chosen in places:
-            self.move_cursor(row=places[chosen], scroll=False)
-        self.scroll_to(y=top, animate=False)
-
-    def rows_of(self, snapshot: TopSnapshot) -> Iterable[TableRow]:
-        """The rows for a snapshot. Each table has its own."""
-        return ()
-
-
 class QueueTable(Table):
     TAB = "queues"
+    ELASTIC = "queue"
     HEADINGS = (
         "queue", "", "waiting", "running", "sched.", "blocked", "dead", "oldest", "done", "failed",
         "last 30 min",
@@ -143,6 +95,7 @@ class RunningTable(Table):
     """A row for each running job, by worker, and one for each idle worker."""
 
     TAB = "running"
+    ELASTIC = "task"
     HEADINGS = ("task", "for", "queue", "worker", "busy", "job", "host")
 
     def rows_of(self, snapshot: TopSnapshot) -> Iterable[TableRow]:
@@ -175,6 +128,8 @@ class RunningTable(Table):
 
 class ErrorTable(Table):
     TAB = "errors"
+    ELASTIC = "error"
+    LEAST = 24
     HEADINGS = ("died", "task", "error", "queue", "reason", "job")
 
     def rows_of(self, snapshot: TopSnapshot) -> Iterable[TableRow]:
@@ -191,7 +146,7 @@ class ErrorTable(Table):
 
 
 def _error_cells(info: DeadInfo) -> Sequence[str | Text]:
-    error = f"{info.error_type}: {info.error_text}" if info.error_type else info.error_text
+    error = info.error
     if info.unreadable:
         error = f"(unreadable: {', '.join(info.unreadable)}) {error}".rstrip()
     rest = (error[:_LONGEST], info.queue, info.reason, info.id)
@@ -203,6 +158,7 @@ class EndedTable(Table):
     """Jobs that are done, as far as the history has them."""
 
     TAB = "ended"
+    ELASTIC = "arguments"
     HEADINGS = ("ended", "took", "attempts", "task", "arguments", "queue", "job", "worker")
 
     def rows_of(self, snapshot: TopSnapshot) -> Iterable[TableRow]:
@@ -233,6 +189,7 @@ class TopicTable(Table):
     """A row for each group of each topic, and one for a topic without groups."""
 
     TAB = "topics"
+    ELASTIC = "topic"
     HEADINGS = (
         "topic", "group", "behind", "waiting", "running", "blocked", "dead", "oldest", "stopped",
     )  # fmt: skip
@@ -254,7 +211,7 @@ class TopicTable(Table):
 
 
 def _group_cells(group: GroupInfo) -> Sequence[str | Text]:
-    stopped = f"{group.stopped_keys} keys" if group.stopped_keys else ""
+    stopped = plural(group.stopped_keys, "key") if group.stopped_keys else ""
     stopped = ", ".join(filter(None, ("paused" if group.paused else "", stopped)))
     return (
         _short(group.name),

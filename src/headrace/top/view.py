@@ -21,14 +21,8 @@ from headrace.errors import HeadraceError
 from headrace.top import details
 from headrace.top.screens import Confirm, Reading, keys
 from headrace.top.snapshot import SnapshotReader, TopSnapshot
-from headrace.top.tables import (
-    EndedTable,
-    ErrorTable,
-    QueueTable,
-    RunningTable,
-    Table,
-    TopicTable,
-)
+from headrace.top.table import Table
+from headrace.top.tables import EndedTable, ErrorTable, QueueTable, RunningTable, TopicTable
 
 _EVERY = 2.0
 _PATIENCE = 5.0
@@ -192,7 +186,7 @@ class Top(App[None]):
             return await details.of_job(self._admin, *job) if job else None
         if tab == "topics":
             group = self.query_one(TopicTable).chosen_group(snapshot)
-            return details.of_group(*group) if group else None
+            return await details.of_group(self._admin, *group) if group else None
         chosen = self.query_one(ErrorTable).chosen_job
         dead = [info for info in snapshot.errors if (info.queue, info.id) == chosen]
         return details.of_dead(dead[0]) if dead else None

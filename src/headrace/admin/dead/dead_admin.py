@@ -14,11 +14,12 @@ from headrace.admin.dead.dead_info import (
     DeadPage,
     matching,
 )
-from headrace.admin.dead.dead_scan import DeadScan
+from headrace.admin.dead.dead_scan import DeadScan, Found
 from headrace.admin.dead.edited_arguments import Edit
 from headrace.admin.dead.edited_replay import EditedReplay
 from headrace.admin.dead.purging import purging
 from headrace.admin.filters import DeadConditions, JobFilter
+from headrace.admin.jobs.cause import JobCause, causes_of
 from headrace.admin.jobs.received import received_by
 from headrace.admin.matcher import JobMatcher
 from headrace.admin.recorded import recorded
@@ -74,14 +75,13 @@ class DeadAdmin(AdminContext):
         store = await self._store()
         wanted = await self._with_group(JobFilter(queue=queue, **conditions))
         matcher = await JobMatcher.of(store, wanted, self._redaction, self._app)
-        found: list[DeadInfo] = []
-        for name in await self._with_dead(wanted.queue):
-            found += [
-                DeadInfo.of(name, job, self._redaction)
-                for job in await _latest(store, name, matcher, limit)
-            ]
-        found.sort(key=lambda info: info.died, reverse=True)
-        return found[:limit]
+        found = [
+            (name, job)
+            for name in await self._with_dead(wanted.queue)
+            for job in await _latest(store, name, matcher, limit)
+        ]
+        found.sort(key=lambda each: each[1].died_ms, reverse=True)
+        return await self._shown(found[:limit])
 
     async def latest_dead(self, queues: Sequence[str], *, limit: int = 10) -> list[DeadInfo]:
         """The latest dead jobs of these queues together, or of shards of groups, as `group_counts`
@@ -134,8 +134,7 @@ class DeadAdmin(AdminContext):
         limits.check_count("scan", scan)
         reading, total = await self._scan(queue, scan, conditions)
         found, following = await reading.page(limit, cursor)
-        jobs = [DeadInfo.of(name, job, self._redaction) for name, job in found]
-        return DeadPage(jobs, following, reading.looked, total)
+        return DeadPage(await self._shown(found), following, reading.looked, total)
 
     async def dead_groups(
         self, queue: str | None = None, *, scan: int = 2000, **conditions: Unpack[DeadConditions]
@@ -163,6 +162,14 @@ class DeadAdmin(AdminContext):
         found, following = await reading.page(scan)
         groups = grouped(DeadInfo.of(name, job, self._redaction) for name, job in found)
         return DeadGroups(groups, reading.looked, total, not following)
+
+    async def _shown(self, found: Sequence[Found]) -> list[DeadInfo]:
+        """Dead jobs, and which others those died with that did."""
+        causes = await causes_of(await self._store(), found)
+        return [
+            DeadInfo.of(name, job, self._redaction, cause=causes.get((name, job.job_id)))
+            for name, job in found
+        ]
 
     async def _scan(
         self, queue: str | None, scan: int, conditions: DeadConditions
@@ -194,7 +201,8 @@ class DeadAdmin(AdminContext):
             (snapshot,) = await store.get(name, [job_id], bodies=True)
             if snapshot is not None and snapshot.state is State.DEAD:
                 received = await received_by(store, name, job_id, snapshot, self._redaction)
-                return DeadInfo.of(name, _seen(job_id, snapshot), self._redaction, received)
+                dead, cause = _seen(job_id, snapshot), JobCause.of(snapshot)
+                return DeadInfo.of(name, dead, self._redaction, received, cause)
         raise JobNotFound(id)
 
     @recorded

@@ -34,7 +34,7 @@ class DeadGroup:
     latest: datetime
     """When the latest died."""
     error: str
-    """Type and text of the latest."""
+    """Type and text of the latest; of jobs that died with others, that they did."""
     queues: tuple[str, ...]
     """The queues that they are in."""
 
@@ -79,8 +79,7 @@ def grouped(jobs: Iterable[DeadInfo]) -> list[DeadGroup]:
         key = (job.task, job.reason, job.error_type, place)
         known = groups.get(key)
         if known is None:
-            error = last.error if last else ""
-            groups[key] = DeadGroup(*key, 1, job.died, job.died, error, (job.queue,))
+            groups[key] = DeadGroup(*key, 1, job.died, job.died, job.error, (job.queue,))
             continue
         queues = known.queues if job.queue in known.queues else (*known.queues, job.queue)
         groups[key] = replace(known, count=known.count + 1, first=job.died, queues=queues)

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from headrace.admin.bodies import arguments_of, opened, task_of
+from headrace.admin.jobs.cause import JobCause, error_without_a_run
 from headrace.admin.matcher import JobMatcher, dead_masks
 from headrace.admin.redaction import CLEAR, Redaction, masked_attempts
 from headrace.admin.topics.event_info import EventInfo, event_in
@@ -52,6 +53,9 @@ class DeadInfo:
     newer_format: bool = False
     """Whether a newer version of Headrace sent it, in a format that this one cannot read: once it
     is replayed, a worker of that version runs it."""
+    cause: JobCause | None = None
+    """The job that failed first, if this one is dead because it waited for it and the store still
+    knows; not in `latest_dead`."""
 
     @classmethod
     def of(
@@ -60,6 +64,7 @@ class DeadInfo:
         job: DeadJob,
         redaction: Redaction = CLEAR,
         received: tuple[Any, ...] | None = None,
+        cause: JobCause | None = None,
     ) -> DeadInfo:
         history = decode_history(job.history)
         attempts = [AttemptInfo.of(attempt) for attempt in all_attempts(history)]
@@ -76,6 +81,7 @@ class DeadInfo:
             replays=replays_of(job.history),
             received=received,
             newer_format=is_newer(job.envelope),
+            cause=cause,
         )
         if isinstance(info, RedactedDead):
             info.keep(job.envelope, redaction)
@@ -93,14 +99,25 @@ class DeadInfo:
         return envelope.overrides.tags if envelope else ()
 
     @property
+    def error(self) -> str:
+        """Type and text of the error of the last attempt; of a job that died with another, which
+        that is; empty if nothing is known."""
+        return self._died_with or (self.attempts[-1].error if self.attempts else "")
+
+    @property
     def error_type(self) -> str:
-        """Of the last attempt; empty if there was none."""
-        return self.attempts[-1].error_type if self.attempts else ""
+        """Of the last attempt; empty if there was none, or if it died with another."""
+        return self.attempts[-1].error_type if self.attempts and not self._died_with else ""
 
     @property
     def error_text(self) -> str:
-        """Of the last attempt; empty if there was none."""
-        return self.attempts[-1].error_text if self.attempts else ""
+        """Of the last attempt; of a job that died with another, which that is; empty if nothing is
+        known."""
+        return self._died_with or (self.attempts[-1].error_text if self.attempts else "")
+
+    @property
+    def _died_with(self) -> str:
+        return error_without_a_run(self.reason, self.cause)
 
     @property
     def arguments(self) -> Any:

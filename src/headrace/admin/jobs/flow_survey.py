@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from headrace.admin.bodies import opened, task_of
 from headrace.admin.jobs.added_jobs import with_added
-from headrace.client.attempts import reported_start
+from headrace.client.attempts import replays_of, reported_start
 from headrace.core.clock import to_datetime
 from headrace.core.flow.graph import Graph, GraphJob, decode_graph
 from headrace.core.job import ids
-from headrace.core.job.history import decode_history
+from headrace.core.job.history import all_attempts, decode_history
 from headrace.core.job.ids import JobId
 from headrace.core.job.state import Reason, State
 from headrace.core.workers import WORKERS
@@ -24,6 +24,28 @@ if TYPE_CHECKING:
 
 
 _MOST_TIMED = 100
+
+
+@dataclass(frozen=True, slots=True)
+class FlowJobReplay:
+    """A job of a flow that was dead, and was sent again: those that wait for it died with it, and
+    waited again."""
+
+    died: datetime | None
+    """When its last attempt had ended; None if it had none."""
+    at: datetime
+    """When it was replayed."""
+    by: str
+    """Who did that; empty if that is not known."""
+
+    @classmethod
+    def all_of(cls, history: bytes) -> tuple[FlowJobReplay, ...]:
+        """Those of a job with this history, the first of them first."""
+        ended = [to_datetime(each.ended_ms) for each in all_attempts(decode_history(history))]
+        return tuple(
+            cls(ended[each.before - 1] if each.before else None, each.at, each.by)
+            for each in replays_of(history)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +70,8 @@ class FlowJobInfo:
     and its worker has reported it."""
     ended: datetime | None = None
     """When that run ended."""
+    replays: tuple[FlowJobReplay, ...] = ()
+    """When it was dead and sent again, if the history has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +94,20 @@ class FlowInfo:
         """
         by_id = {job.id: job for job in self.jobs}
         return [by_id[parent] for parent in by_id[id].parents] if id in by_id else []
+
+    def before(self, id: str) -> list[FlowJobInfo]:
+        """The jobs that one of them waits for, or waited for, directly or through others.
+
+        Args:
+            id: The id of a job of the flow.
+        """
+        found, left = dict[str, FlowJobInfo](), self.parents_of(id)
+        while left:
+            job = left.pop()
+            if job.id not in found:
+                found[job.id] = job
+                left += self.parents_of(job.id)
+        return list(found.values())
 
 
 _WAITING = ((State.BLOCKED, "flow"), (State.DEAD, Reason.PARENT_FAILED))
@@ -192,6 +230,7 @@ class FlowSurvey:
             state=self._states[job.job_id],
             parents=tuple(ids.to_text(self._graph.jobs[at].job_id) for at in job.parents),
             children=tuple(ids.to_text(child.job_id) for child in self._children[job.job_id]),
+            replays=FlowJobReplay.all_of(seen.history) if seen and self._whole else (),
             **self._run_times(job.job_id, seen),
         )
 

@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from headrace.admin.bodies import MOST_SHOWN, opened, sent_at
+from headrace.admin.jobs.cause import JobCause, error_without_a_run
+from headrace.admin.jobs.gate_text import gate_text
 from headrace.admin.redaction import (
     CLEAR,
     Redaction,
@@ -23,6 +25,7 @@ from headrace.core.clock import to_datetime
 from headrace.core.job import ids
 from headrace.core.job.constraints import Constraints, Limit, decode_constraints
 from headrace.core.job.envelope import Envelope, Malformed, is_newer
+from headrace.core.job.history import Attempt
 from headrace.core.job.ids import JobId
 from headrace.core.job.progress import Progress, decode_progress
 from headrace.core.job.state import State
@@ -69,7 +72,8 @@ class JobSummary:
     reason: str | None
     """Why it is dead."""
     error: str | None
-    """Type and text of the error that its last attempt ended with."""
+    """Type and text of the error that its last attempt ended with; of a job that died with another,
+    which that is."""
     progress: Progress | None
     """The last that it reported."""
     ended: datetime | None
@@ -89,6 +93,11 @@ class JobSummary:
     newer_format: bool
     """Whether a newer version of Headrace sent it, in a format that this one cannot read: a worker
     of that version runs it."""
+
+    @property
+    def waits_text(self) -> str:
+        """`waits_for` in words, such as "others of key 'o-17'"; empty if it is not blocked."""
+        return gate_text(self.waits_for, self.key, self.task) if self.waits_for else ""
 
     @classmethod
     def of(
@@ -118,7 +127,7 @@ class JobSummary:
             attempt=len(attempts) + (0 if snapshot.state.final else 1),
             waits_for=(masked_gate(snapshot.reason, masks, task) or None) if blocked else None,
             reason=None if blocked else snapshot.reason or None,
-            error=(_error(AttemptInfo.of(last), masks) or None) if last else None,
+            error=_error(snapshot, last, masks) or None,
             progress=masked_progress(decode_progress(snapshot.progress), masks),
             ended=times.ended,
             waited=times.waited,
@@ -140,16 +149,6 @@ class JobPage:
     """Where the next page begins; empty after the last."""
     looked: int
     """How many jobs were examined to find these."""
-
-
-@dataclass(frozen=True, slots=True)
-class JobCause:
-    """A job that failed, and with it those that waited for it."""
-
-    id: str
-    """The id of the job."""
-    queue: str
-    """The queue that it is in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +231,7 @@ class JobDetail(JobSummary):
             log=tuple(map(masks.text, log)),
             once=tuple(map(masks.text, sorted(once))),
             event=event_in(ids.to_id(summary.id), envelope, redaction),
-            cause=_cause(snapshot),
+            cause=JobCause.of(snapshot),
         )
 
 
@@ -246,19 +245,20 @@ def _is_small(envelope: Envelope | None) -> bool:
     return envelope is not None and size_of(envelope) <= _DECODED_IN_A_LIST
 
 
-def _error(attempt: AttemptInfo, masks: Masks) -> str:
-    (shown,) = masked_attempts([attempt], masks)
+def _error(snapshot: JobSnapshot, last: Attempt | None, masks: Masks) -> str:
+    if snapshot.state is State.DEAD and (
+        text := error_without_a_run(snapshot.reason, JobCause.of(snapshot))
+    ):
+        return text
+    if last is None:
+        return ""
+    (shown,) = masked_attempts([AttemptInfo.of(last)], masks)
     return shown.error
 
 
 def key_of(constraints: Constraints) -> str | None:
     """The key among the constraints of a job, as it was given."""
     return constraints.lane.removeprefix(_KEY) if constraints.lane.startswith(_KEY) else None
-
-
-def _cause(snapshot: JobSnapshot) -> JobCause | None:
-    cause = snapshot.cause
-    return None if cause is None else JobCause(ids.to_text(cause.job_id), cause.queue)
 
 
 def _flow(envelope: Envelope | None) -> str | None:

@@ -15,7 +15,7 @@ from headrace.web.page import HtmlPage, PageError, interval
 from headrace.web.pages.job import title_of
 from headrace.web.pages.jobs import choices, looked_before, pair
 from headrace.web.rendering.formatting import size
-from headrace.web.rendering.values import format_line
+from headrace.web.rendering.values import arguments_line
 from headrace.web.visit import Visit
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _in_list(visit: Visit, job: DeadInfo) -> str:
     """The beginning of its arguments; if they are large and slow to decode, their size."""
     if job.size > _DECODED_IN_A_LIST:
         return f"({size(job.size)})"
-    return format_line(arguments_of(visit, job))
+    return arguments_line(arguments_of(visit, job))
 
 
 def arguments_of(visit: Visit, job: DeadInfo) -> Any:

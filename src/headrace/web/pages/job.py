@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
@@ -16,7 +17,7 @@ from headrace.core.queue_names import group_source, is_log
 from headrace.errors import ConfigError, JobNotFound
 from headrace.web.page import HtmlPage, PageError, interval
 from headrace.web.rendering.flow_graph import HEIGHT, WIDTH, draw_flow
-from headrace.web.rendering.formatting import clip, visible
+from headrace.web.rendering.formatting import clip, visible, with_links
 from headrace.web.rendering.gantt import gantt_of_attempts, gantt_of_flow
 from headrace.web.rendering.values import format_value, tail
 from headrace.web.visit import Visit
@@ -24,7 +25,8 @@ from headrace.web.visit import Visit
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from headrace.admin import FlowInfo, JobDetail
+    from headrace.admin import FlowInfo, FlowJobInfo, JobDetail
+    from headrace.admin.jobs.flow_survey import FlowJobReplay
 
 _PARTS = ("arguments", "result", "received", "log")
 _MISSING = "There is no job and no event with this id, or it has ended and is not kept."
@@ -48,12 +50,14 @@ async def job(visit: Visit) -> HtmlPage:
         "place": place,
         "topic": detail.event.topic if detail.event else None,
         "group": group_source(detail.queue),
-        "why": clip(sentence, 2_000),
+        "why": with_links(clip(sentence, 2_000), partial(_address, visit, place, detail, flow)),
         "arguments": format_value(arguments_of(visit, detail)),
         "result": format_value(detail.result),
         "received": format_value(received_of(detail)),
+        "nothing_received": _nothing_received(detail),
         "log": shown,
         "log_cut": cut,
+        "setbacks": _setbacks(detail, flow),
         **_drawing(flow),
         "attempts_gantt": gantt_of_attempts(detail),
         "tail": tail,
@@ -100,6 +104,17 @@ def received_of(detail: JobDetail) -> Any:
     return values[0] if len(values) == 1 else list(values)
 
 
+def _nothing_received(detail: JobDetail) -> str:
+    """What stands in place of what came from the jobs before it, if that is not there."""
+    if detail.state is State.BLOCKED and detail.waits_for == "flow":
+        return "Nothing yet."
+    if detail.reason == Reason.PARENT_FAILED:
+        return "Nothing yet: a job that it waited for failed."
+    if detail.state is State.CANCELLED and not detail.attempts:
+        return "Nothing, or it is not kept: it never ran."
+    return "Not kept, or too large to show."
+
+
 def log_of(detail: JobDetail) -> tuple[list[str], bool]:
     """The last lines of the log, and whether earlier ones were left out."""
     lines: list[str] = []
@@ -110,6 +125,27 @@ def log_of(detail: JobDetail) -> tuple[list[str], bool]:
         if room < 0:
             break
     return lines[::-1], len(lines) < len(detail.log)
+
+
+def _address(
+    visit: Visit, place: str | None, detail: JobDetail, flow: FlowInfo | None, id: str
+) -> str:
+    """The page of a job that the sentence names: of an event, in the same group."""
+    queues = {each.id: each.queue for each in flow.jobs} if flow is not None else {}
+    if detail.cause is not None:
+        queues[detail.cause.id] = detail.cause.queue
+    return visit.url("/job", id=id, queue=queues.get(id) or (place if detail.event else None))
+
+
+def _setbacks(detail: JobDetail, flow: FlowInfo | None) -> list[tuple[FlowJobInfo, FlowJobReplay]]:
+    """Replays of the jobs that it waited for, in order: until each it was dead with them. Only
+    those before it ran itself."""
+    before = flow.before(detail.id) if flow is not None else []
+    ran = detail.attempts[0].started if detail.attempts else None
+    found = [
+        (job, replay) for job in before for replay in job.replays if ran is None or replay.at <= ran
+    ]
+    return sorted(found, key=lambda each: each[1].at)
 
 
 def _drawing(flow: FlowInfo | None) -> Mapping[str, Any]:

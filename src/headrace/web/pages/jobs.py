@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace.admin import JobPage
@@ -10,27 +11,34 @@ from headrace.admin.app import named
 from headrace.admin.jobs.listing import ENDED
 from headrace.admin.pages import MOST_READS
 from headrace.core.job.state import State
+from headrace.core.queue_names import group_source
 from headrace.errors import ConfigError, GroupNotFound, TopicNotFound
 from headrace.web.filters import OF_DEAD, OF_JOBS, PERIODS, STATES, FilterForm
 from headrace.web.page import HtmlPage, interval
-from headrace.web.rendering.values import format_line
+from headrace.web.rendering.values import arguments_line
 from headrace.web.visit import Visit
 
 if TYPE_CHECKING:
-    from headrace.admin import JobSummary
+    from headrace.admin import JobSummary, StoppedKeyInfo
     from headrace.app import Headrace
 
 _IN_A_PAGE = 50
 _EXAMINED = 2_000
 _COUNTED = 10**9
+_STOPPED_KEYS = 1_000
+
+Keyed = tuple[str, str]
+"""A group's queue, and a key in it."""
 
 
 async def jobs(visit: Visit) -> HtmlPage:
     """Jobs that match the filter, a page at a time. Examines at most `_EXAMINED` jobs for one."""
     asked = FilterForm.of(visit.query, OF_JOBS)
     found, problem = JobPage([], "", 0), ""
+    stopped: dict[Keyed, StoppedKeyInfo] = {}
     try:
         found = await _found(visit, asked)
+        stopped = await _stopped(visit, found.jobs)
     except (ConfigError, GroupNotFound, TopicNotFound) as error:
         problem = str(error)
     context = {
@@ -38,6 +46,7 @@ async def jobs(visit: Visit) -> HtmlPage:
         "asked": asked,
         "states": STATES,
         "rows": [(job, in_list(visit, job)) for job in found.jobs],
+        "stopped": stopped,
         "pair": pair,
         "cursor": found.cursor,
         "looked": looked_before(visit) + found.looked,
@@ -59,7 +68,7 @@ def in_list(visit: Visit, job: JobSummary) -> str:
     if job.arguments is None:
         return ""
     lacks = job.lacks_first_argument
-    return format_line(named(visit.app, job.task, job.arguments, lacks_first_argument=lacks))
+    return arguments_line(named(visit.app, job.task, job.arguments, lacks_first_argument=lacks))
 
 
 def looked_before(visit: Visit) -> int:
@@ -77,6 +86,21 @@ async def _found(visit: Visit, asked: FilterForm) -> JobPage:
         scan=_EXAMINED,
         **wanted.for_jobs,
     )
+
+
+async def _stopped(visit: Visit, found: Sequence[JobSummary]) -> dict[Keyed, StoppedKeyInfo]:
+    """Keys that dead events have stopped, behind which events among these wait. Asks once for each
+    group, in each of its shards."""
+    waiting = [
+        job for job in found if job.key is not None and job.state in (State.BLOCKED, State.WAITING)
+    ]
+    sources = {job.queue: source for job in waiting if (source := group_source(job.queue))}
+    stopped: dict[Keyed, StoppedKeyInfo] = {}
+    for group, topic in sorted({source[:2] for source in sources.values()}):
+        keys = await visit.admin.stopped_keys(topic, group, limit=_STOPPED_KEYS)
+        here = [queue for queue, source in sources.items() if source[:2] == (group, topic)]
+        stopped |= {(queue, each.key): each for queue in here for each in keys}
+    return stopped
 
 
 def _actions(asked: FilterForm) -> dict[str, object]:

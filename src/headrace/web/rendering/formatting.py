@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 from markupsafe import Markup, escape
 
+from headrace.admin.jobs.gate_text import gate_text
 from headrace.core.display import is_plain, length_text, unread_text, utc_text
 from headrace.core.display import plural as plural
 
@@ -16,6 +18,8 @@ from headrace.core.display import plural as plural
 _KEPT = frozenset("\n\t\u200c\u200d")
 NOTHING = "\N{EN DASH}"
 _UTC = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC)")
+_NAMED = re.compile(r"(\b(?:job|event|flow of) )([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b)")
+_LINK = Markup('<a class="id" href="{}">{}</a>')
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
@@ -88,6 +92,14 @@ def with_times(text: str) -> Markup:
     return Markup("").join(shown)
 
 
+def with_links(text: str, address: Callable[[str], str]) -> Markup:
+    """As `with_times`, with a link to each job and event that is named by an id of ours."""
+    # Each id is the last of three parts.
+    parts = enumerate(_NAMED.split(text))
+    shown = [with_times(p) if at % 3 != 2 else _LINK.format(address(p), p) for at, p in parts]
+    return Markup("").join(shown)
+
+
 def _time(text: str) -> Markup:
     iso = text.removesuffix(" UTC").replace(" ", "T")
     return Markup('<time datetime="{}Z" title="{}" data-local="full">{}</time>').format(
@@ -105,6 +117,7 @@ def size(value: int) -> str:
 FILTERS = {
     "ago": ago,
     "clip": clip,
+    "gate": gate_text,
     "moment": moment,
     "number": number,
     "plural": plural,

@@ -77,6 +77,11 @@ def format_line(value: Any) -> str:
     return " ".join(format_value(value, IN_A_LIST).text.split())
 
 
+def arguments_line(arguments: Any) -> str:
+    """The beginning of the arguments of a job on one line; empty if there are none."""
+    return "" if arguments in (None, {}, []) else format_line(arguments)
+
+
 Piece = tuple[str, str]
 """A piece of text, and the size of its value; empty if not worth saying."""
 Part = tuple[str, Any]
