@@ -15,7 +15,7 @@ import click
 
 from headrace.cli.app_loader import app_options, chosen_app, looks_like_app, one_app
 from headrace.cli.output import complain, harmless
-from headrace.cli.suggestions import no_such_command
+from headrace.cli.suggestions import meant_command, no_such_command
 from headrace.core.display import meant
 from headrace.errors import ConfigError
 
@@ -43,7 +43,7 @@ class Noun(click.Group):
 
     def _with_command(self, ctx: click.Context, args: list[str]) -> list[str]:
         named = args and (args[0] in self.commands or args[0] in ctx.help_option_names)
-        if not named and args and args[0].isalpha() and meant(args[0], self.commands):
+        if not named and args and args[0].isalpha() and meant_command(args[0], self.commands, ctx):
             # Not an app: that has a colon.
             raise no_such_command(args[0], self.commands, ctx)
         return args if named else [LIST, *args]

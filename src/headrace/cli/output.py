@@ -24,6 +24,7 @@ T = TypeVar("T")
 _MOST_SHOWN = 4_000
 _GAP = "  "
 _INDENT = "    "
+_NARROWEST = 20
 _MOST_LINES = 4
 """Of one cell in a terminal."""
 
@@ -45,7 +46,7 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str | int]]) -> None:
     columns = list(zip(headings, *cells, strict=True))
     widths = [max(len(value) for value in column) for column in columns]
     numeric = [bool(rows) and isinstance(value, int) for value in (rows[0] if rows else headings)]
-    most = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    most = max(_NARROWEST, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
     places = _places(widths, most)
     for row in [[heading.upper() for heading in headings], *cells]:
         padded = [

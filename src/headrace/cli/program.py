@@ -113,7 +113,9 @@ def _end(text: str, code: int) -> NoReturn:
 
 def _usage_text(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
-    text = error.format_message().rstrip(".")
-    if isinstance(error, click.NoSuchOption) and (hint := no_such_option(error)):
-        text = f"{text}: {hint}"
+    if isinstance(error, click.NoSuchOption):
+        text = no_such_option(error)
+    else:
+        text = error.format_message()
+    text = text.rstrip(".")
     return f"{text} (see '{context.command_path} --help')" if context is not None else text

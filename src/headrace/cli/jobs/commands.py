@@ -9,6 +9,7 @@ import click
 
 from headrace.admin import JobFilter
 from headrace.cli.app_command import (
+    Noun,
     acted,
     admin_of,
     asked,
@@ -46,9 +47,9 @@ T = TypeVar("T")
 _ENDED = (State.DEAD, State.CANCELLED, State.DONE)
 
 
-@click.group(no_args_is_help=False)
+@click.group(cls=Noun)
 def jobs() -> None:
-    """Find jobs, look at them, follow them, move them, cancel them.
+    """Find jobs, look at them, follow them, move them, cancel them. Without a command: list.
 
     APP is module:attribute, for example shop:app; without it, the store of --url, $HEADRACE_URL or
     ./headrace.db is used. A first word that looks like an APP is taken for one: for an id that

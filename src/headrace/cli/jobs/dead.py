@@ -12,6 +12,7 @@ import click
 from headrace.admin import JobFilter
 from headrace.admin.filters import EVER
 from headrace.cli.app_command import (
+    Noun,
     acted,
     admin_of,
     asked,
@@ -40,9 +41,9 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-@click.group(no_args_is_help=False)
+@click.group(cls=Noun)
 def dead() -> None:
-    """List, show, replay and purge dead jobs: those that were given up.
+    """List, show, replay and purge dead jobs: those that were given up. Without a command: list.
 
     APP is module:attribute, for example shop:app; without it, the store of --url, $HEADRACE_URL or
     ./headrace.db is used. A first word that looks like an APP is taken for one: for an id that
