@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +16,10 @@ from click.testing import CliRunner, Result
 from headrace import Headrace, JobFailed, Retry
 from headrace.admin import StoreInfo
 from headrace.cli import main
+from headrace.cli.app_command import asked
 from headrace.cli.check import of_store
+from headrace.cli.logs import without_risks
+from tests.cli.conftest import Start
 from tests.servers import RedisServer
 
 PROGRAM = """
@@ -169,3 +173,31 @@ def test_a_clock_that_is_off_is_reported() -> None:
     ahead = StoreInfo("Redis", "7.0.0", "redis://x", "shop", (), 0.001, 3.25)
     (clock,) = (finding for finding in of_store(ahead) if finding.about == "clock")
     assert clock.text.startswith("the store's clock is 3.2 s ahead of this one")
+
+
+def test_only_workers_and_check_warn_of_the_settings_of_the_store(
+    start: Start, redis_url: str, namespace: str
+) -> None:
+    store = ("--url", redis_url, "--namespace", namespace)
+    said = {}
+    for words in (
+        ("check", *store),
+        ("queues", *store),
+        ("queues", "pause", "mail", "--force", *store),
+        ("worker", "shop:app", "--burst"),
+    ):
+        program = start(*words, HEADRACE_URL=redis_url)
+        assert program.ended() == 0, program.output
+        said[words[0], len(words)] = program.output.count("appendonly is off")
+    assert list(said.values()) == [1, 0, 0, 1]
+
+
+def test_asking_drops_no_other_warning_of_the_store(
+    redis_url: str, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = Headrace(redis_url, namespace=namespace)
+    asked(app, lambda app: app.admin.queues())
+    assert not caplog.records
+    with without_risks():
+        logging.getLogger("headrace.store").warning("another %s", "one")
+    assert [record.getMessage() for record in caplog.records] == ["another one"]

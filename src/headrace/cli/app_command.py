@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headrace.cli.app_loader import app_options, chosen_app, looks_like_app, one_app
+from headrace.cli.logs import without_risks
 from headrace.cli.output import complain, harmless
 from headrace.cli.suggestions import meant_command, no_such_command
 from headrace.core.display import meant
@@ -56,7 +57,8 @@ def asked(app: Headrace, question: Callable[[Headrace], Awaitable[T]]) -> T:
         async with app:
             return await question(app)
 
-    return asyncio.run(answer())
+    with without_risks():
+        return asyncio.run(answer())
 
 
 def acted(app: Headrace, action: Callable[[Admin], Awaitable[T]]) -> T:

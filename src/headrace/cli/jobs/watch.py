@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ import msgspec
 from headrace.cli.app_command import admin_of, only, secrets_option, split
 from headrace.cli.app_loader import app_options, chosen_app
 from headrace.cli.filters import queue_option
+from headrace.cli.logs import without_risks
 from headrace.cli.output import fitting, harmless, moment, show_attempt
 from headrace.core.display import length_text
 from headrace.core.job.state import State
@@ -60,15 +61,13 @@ def watch(
     chosen = chosen_app(app, url, namespace)
     if named and (queue is not None or after is not None):
         raise ConfigError("an id names one job: leave --queue and --after out")
-    try:
+    # Ctrl-C is how watching ends.
+    with without_risks(), suppress(KeyboardInterrupt):
         if named:
             followed = _follow_job(chosen, only("id", named, app), as_json=as_json)
             click.get_current_context().exit(0 if asyncio.run(followed) else 1)
         watcher = _Watcher(chosen, as_json)
         asyncio.run(watcher.run(queue, _NOW if after is None else after))
-    except KeyboardInterrupt:
-        # Ctrl-C is how watching ends.
-        return
 
 
 class _Watcher:
