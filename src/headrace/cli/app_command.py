@@ -66,6 +66,12 @@ def acted(app: Headrace, action: Callable[[Admin], Awaitable[T]]) -> T:
     return asked(app, lambda app: action(admin_of(app).by(current_user())))
 
 
+def named_app() -> str | None:
+    """The app that the user of this command has named; None if it was a store."""
+    params = click.get_current_context().params
+    return one_app(params.get("app"), params.get("app_option"))
+
+
 def secrets_option(command: Command) -> Command:
     """For commands that show or search the content of jobs; `admin_of` reads it."""
 

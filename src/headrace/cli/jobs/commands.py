@@ -24,7 +24,7 @@ from headrace.cli.app_command import (
     within,
     yes_option,
 )
-from headrace.cli.app_loader import app_options, chosen_app
+from headrace.cli.app_loader import app_options, chosen_app, command
 from headrace.cli.filters import job_options, of_job, queue_option
 from headrace.cli.jobs.lookup import by_beginning
 from headrace.cli.jobs.moves import move, run_now
@@ -57,8 +57,8 @@ def jobs() -> None:
     """
 
 
-for command in (watch, run_now, move):
-    jobs.add_command(command)
+for each in (watch, run_now, move):
+    jobs.add_command(each)
 
 
 @jobs.command("list")
@@ -202,9 +202,21 @@ def resume(app: Headrace, id: str, as_json: bool) -> None:
     ID is that of any job of the flow. Jobs that died with another wait again, and keep the results
     that they have.
     """
+    asked(app, lambda app: _refuse_without_flow(app.admin, id))
     count = acted(app, lambda admin: admin.resume_flow(id))
     text = f"replayed {plural(count, 'job')}" if count else "no job of the flow has failed"
     show_result(text, {"replayed": count}, as_json=as_json)
+
+
+async def _refuse_without_flow(admin: Admin, id: str) -> None:
+    job = await admin.job(id)
+    if job.flow:
+        return
+    what = f"{'event' if job.event else 'job'} {id} is in no flow"
+    if job.state is State.DEAD:
+        replay = command("dead", "replay", words=(id,))
+        raise ConfigError(f"{what}: {replay} sends it again")
+    raise ConfigError(f"{what}, and {job.state}: headrace dead replay sends dead ones again")
 
 
 @jobs.command()
