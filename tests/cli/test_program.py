@@ -26,6 +26,14 @@ def test_help_lists_the_commands(arguments: list[str]) -> None:
     assert all(f"  {name} " in result.output for name in ("dead", "queues", "worker"))
 
 
+@pytest.mark.parametrize("arguments", [(), ("jobs",), ("outbox",)], ids=" ".join)
+def test_help_wraps_what_it_says_of_a_command(arguments: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(main, [*arguments, "--help"], terminal_width=80).output
+    commands = shown.partition("Commands:\n")[2].splitlines()
+    assert commands
+    assert all(len(line) <= 80 and not line.endswith("...") for line in commands)
+
+
 VERBS = {
     "dead": ("list", "show", "replay", "purge"),
     "jobs": ("list", "show", "why", "log", "cancel", "watch"),
