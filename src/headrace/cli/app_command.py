@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -30,6 +30,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 LIST = "list"
 _SHOWS_ALL = "headrace.shows_all"
+_DAY = 24 * 60
 
 
 class Noun(Group):
@@ -105,11 +106,25 @@ def warn_of_redacted_search(app: Headrace, text: str | None) -> None:
         )
 
 
-def warn_of_unknown_queue(app: Headrace, queue: str | None) -> None:
-    """Warn that nobody has declared a queue, and nothing was ever sent to it: it is misspelt."""
-    names = None if queue is None else asked(app, lambda app: app.admin.names_like(queue))
-    if queue is not None and names is not None:
-        complain(f"warning: no queue {queue!r} is known{meant(queue, names)}")
+def warn_of_unknown(app: Headrace, queue: str | None, task: str | None = None) -> None:
+    """Warn that a queue or a task is probably misspelt: nobody has declared it, and nothing was
+    ever sent to the queue, or to the task in the last day."""
+    for what, name, known in (("queue", queue, _queues_unlike), ("task", task, _tasks_unlike)):
+        names = None if name is None else asked(app, partial(known, name=name))
+        if name is not None and names is not None:
+            complain(f"warning: no {what} {name!r} is known{meant(name, names)}")
+
+
+async def _queues_unlike(app: Headrace, name: str) -> list[str] | None:
+    return await app.admin.names_like(name)
+
+
+async def _tasks_unlike(app: Headrace, name: str) -> list[str] | None:
+    """None if there is a task of this name; otherwise those that there are."""
+    if name in app.tasks:
+        return None
+    names = sorted({*app.tasks, *(each.task for each in await app.admin.stats(_DAY))})
+    return None if name in names else names
 
 
 def current_user() -> str:

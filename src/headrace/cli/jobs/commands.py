@@ -16,18 +16,18 @@ from headrace.cli.app_command import (
     confirm,
     json_option,
     of_app,
-    of_words,
     secrets_option,
     split,
     warn_of_redacted_search,
-    warn_of_unknown_queue,
+    warn_of_unknown,
     within,
     yes_option,
 )
-from headrace.cli.app_loader import app_options, chosen_app, command
+from headrace.cli.app_loader import app_options, chosen_app
 from headrace.cli.filters import job_options, of_job, queue_option
 from headrace.cli.jobs.lookup import by_beginning
 from headrace.cli.jobs.moves import move, run_now
+from headrace.cli.jobs.resume import resume
 from headrace.cli.jobs.views import as_json_value, show_job, show_list
 from headrace.cli.jobs.watch import watch
 from headrace.cli.output import complain, harmless, json_document, show_first, show_result
@@ -57,8 +57,8 @@ def jobs() -> None:
     """
 
 
-for each in (watch, run_now, move):
-    jobs.add_command(each)
+for command in (watch, run_now, move, resume):
+    jobs.add_command(command)
 
 
 @jobs.command("list")
@@ -80,7 +80,7 @@ def list_(app: Headrace, limit: int, as_json: bool, **conditions: Any) -> None:
     warn_of_redacted_search(app, wanted.search)
     found = asked(app, lambda app: _listed(app, wanted, limit + 1))
     show_first(found, limit, partial(show_list, wanted=wanted), as_json_value, as_json=as_json)
-    warn_of_unknown_queue(app, wanted.queue)
+    warn_of_unknown(app, wanted.queue, None if found else wanted.task)
 
 
 async def _listed(app: Headrace, wanted: JobFilter, limit: int) -> list[JobSummary]:
@@ -189,34 +189,9 @@ def cancel(
         click.echo(
             f"cancelled {plural(report.cancelled, 'job')}{running if report.running else ''}"
         )
-    warn_of_unknown_queue(chosen, wanted.queue)
+    found = report.cancelled or report.running or report.ended or report.logged
+    warn_of_unknown(chosen, wanted.queue, None if found else wanted.task)
     _complain(report, bool(ids))
-
-
-@jobs.command()
-@of_words("id")
-@json_option
-def resume(app: Headrace, id: str, as_json: bool) -> None:
-    """Resume a flow: replay those of its jobs that failed.
-
-    ID is that of any job of the flow. Jobs that died with another wait again, and keep the results
-    that they have.
-    """
-    asked(app, lambda app: _refuse_without_flow(app.admin, id))
-    count = acted(app, lambda admin: admin.resume_flow(id))
-    text = f"replayed {plural(count, 'job')}" if count else "no job of the flow has failed"
-    show_result(text, {"replayed": count}, as_json=as_json)
-
-
-async def _refuse_without_flow(admin: Admin, id: str) -> None:
-    job = await admin.job(id)
-    if job.flow:
-        return
-    what = f"{'event' if job.event else 'job'} {id} is in no flow"
-    if job.state is State.DEAD:
-        replay = command("dead", "replay", words=(id,))
-        raise ConfigError(f"{what}: {replay} sends it again")
-    raise ConfigError(f"{what}, and {job.state}: headrace dead replay sends dead ones again")
 
 
 @jobs.command()

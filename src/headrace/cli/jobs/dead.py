@@ -22,7 +22,7 @@ from headrace.cli.app_command import (
     secrets_option,
     split,
     warn_of_redacted_search,
-    warn_of_unknown_queue,
+    warn_of_unknown,
     within,
     yes_option,
 )
@@ -66,7 +66,7 @@ def list_(app: Headrace, limit: int, as_json: bool, **conditions: Any) -> None:
         lambda app: admin_of(app).dead(wanted.queue, limit=limit + 1, **wanted.for_dead),
     )
     show_first(found, limit, show_list, as_json_value, as_json=as_json)
-    warn_of_unknown_queue(app, wanted.queue)
+    warn_of_unknown(app, wanted.queue, None if found else wanted.task)
 
 
 @dead.command()
@@ -94,7 +94,7 @@ def groups(app: Headrace, scan: int, as_json: bool, **conditions: Any) -> None:
         json_document(asdict(found))
     else:
         show_groups(found)
-    warn_of_unknown_queue(app, wanted.queue)
+    warn_of_unknown(app, wanted.queue, None if found.groups else wanted.task)
 
 
 @dead.command()
@@ -185,7 +185,7 @@ def _do(
         confirm(verb, f"{len(ids)} dead job(s)" if ids else wanted.describe_dead())
     count = acted(chosen, lambda admin: _done(admin, verb, edit, ids, wanted))
     show_result(f"{done} {plural(count, 'job')}", {done: count}, as_json=as_json)
-    warn_of_unknown_queue(chosen, wanted.queue)
+    warn_of_unknown(chosen, wanted.queue, None if count else wanted.task)
     missing = len(set(ids)) - count
     if ids and missing:
         # What was purged is unknown too.
