@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial, wraps
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -16,9 +16,8 @@ import click
 from headrace.cli.app_loader import app_options, chosen_app, looks_like_app, one_app
 from headrace.cli.group import Group
 from headrace.cli.logs import without_risks
-from headrace.cli.output import complain, harmless
+from headrace.cli.output import harmless
 from headrace.cli.suggestions import meant_command, no_such_command
-from headrace.core.display import meant
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 LIST = "list"
 _SHOWS_ALL = "headrace.shows_all"
-_DAY = 24 * 60
 
 
 class Noun(Group):
@@ -104,27 +102,6 @@ def warn_of_redacted_search(app: Headrace, text: str | None) -> None:
             "(arguments are not searched: this app hides some of them; see --show-secrets)",
             err=True,
         )
-
-
-def warn_of_unknown(app: Headrace, queue: str | None, task: str | None = None) -> None:
-    """Warn that a queue or a task is probably misspelt: nobody has declared it, and nothing was
-    ever sent to the queue, or to the task in the last day."""
-    for what, name, known in (("queue", queue, _queues_unlike), ("task", task, _tasks_unlike)):
-        names = None if name is None else asked(app, partial(known, name=name))
-        if name is not None and names is not None:
-            complain(f"warning: no {what} {name!r} is known{meant(name, names)}")
-
-
-async def _queues_unlike(app: Headrace, name: str) -> list[str] | None:
-    return await app.admin.names_like(name)
-
-
-async def _tasks_unlike(app: Headrace, name: str) -> list[str] | None:
-    """None if there is a task of this name; otherwise those that there are."""
-    if name in app.tasks:
-        return None
-    names = sorted({*app.tasks, *(each.task for each in await app.admin.stats(_DAY))})
-    return None if name in names else names
 
 
 def current_user() -> str:

@@ -19,7 +19,6 @@ from headrace.cli.app_command import (
     secrets_option,
     split,
     warn_of_redacted_search,
-    warn_of_unknown,
     within,
     yes_option,
 )
@@ -28,6 +27,7 @@ from headrace.cli.filters import job_options, of_job, queue_option
 from headrace.cli.jobs.lookup import by_beginning
 from headrace.cli.jobs.moves import move, run_now
 from headrace.cli.jobs.resume import resume
+from headrace.cli.jobs.unknown_names import warn_of_unknown
 from headrace.cli.jobs.views import as_json_value, show_job, show_list
 from headrace.cli.jobs.watch import watch
 from headrace.cli.output import complain, harmless, json_document, show_first, show_result

@@ -22,13 +22,13 @@ from headrace.cli.app_command import (
     secrets_option,
     split,
     warn_of_redacted_search,
-    warn_of_unknown,
     within,
     yes_option,
 )
 from headrace.cli.app_loader import app_options, chosen_app
 from headrace.cli.filters import dead_options, of_job, parse_edits
 from headrace.cli.jobs.dead_views import as_json_value, show_groups, show_job, show_list
+from headrace.cli.jobs.unknown_names import warn_of_unknown
 from headrace.cli.output import complain, json_document, show_first, show_result
 from headrace.cli.program import FAILED
 from headrace.core.display import plural
