@@ -207,7 +207,7 @@ def test_a_task_that_nobody_knows_is_a_warning(url: str, words: list[str]) -> No
 
     async def bury_another() -> None:
         async with Headrace(url, namespace="n") as app:
-            await bury(app, [envelope("work")], queue="mail")
+            await bury(app, [envelope("work")], queue="data")
 
     # Dead without ever having been sent, so that it was not counted.
     asyncio.run(bury_another())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headrace.cli.app_loader import app_options, chosen_app, looks_like_app, one_app
-from headrace.cli.group import Group
+from headrace.cli.command_group import CommandGroup
 from headrace.cli.logs import without_risks
 from headrace.cli.output import harmless
 from headrace.cli.suggestions import meant_command, no_such_command
@@ -31,7 +31,7 @@ LIST = "list"
 _SHOWS_ALL = "headrace.shows_all"
 
 
-class Noun(Group):
+class Noun(CommandGroup):
     """Commands about one noun; `list` is the default."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

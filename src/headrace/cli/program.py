@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import click
 
-from headrace.cli.group import Group
+from headrace.cli.command_group import CommandGroup
 from headrace.cli.logs import VisibleFormatter
 from headrace.cli.output import complain, harmless_lines
 from headrace.cli.suggestions import no_such_command, no_such_option
@@ -39,7 +39,7 @@ _NOT_THERE = (
 )
 
 
-class Program(Group):
+class Program(CommandGroup):
     """Imports each command when it is used: `headrace queues` does not pay for the others."""
 
     def __init__(self, *args: Any, commands_at: Mapping[str, str], **attributes: Any) -> None:

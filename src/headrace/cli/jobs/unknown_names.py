@@ -22,7 +22,7 @@ _DAY = 24 * 60
 
 def warn_of_unknown(app: Headrace, queue: str | None, task: str | None = None) -> None:
     """Warn that nobody has declared a queue or a task, and nothing was ever sent to it, as far as
-    the store knows. Give only a task of which nothing was found."""
+    the store knows. Give a task only if no job of it was found."""
     for what, name, known in (("queue", queue, _queues_unlike), ("task", task, _tasks_unlike)):
         names = None if name is None else asked(app, partial(known, name=name))
         if name is not None and names is not None:

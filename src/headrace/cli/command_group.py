@@ -8,7 +8,7 @@ _WHOLE = 1_000
 """Longer than any first sentence."""
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """Click cuts what it says of a command at the end of the line; this wraps it."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
