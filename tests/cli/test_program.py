@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from headrace.cli import COMMANDS, main
 from headrace.cli.program import Program
+from tests.cli.conftest import Start
 
 
 def test_version() -> None:
@@ -110,13 +111,18 @@ _NO_SUCH = "headrace: No such option"
         ("worker --autoscale 8,1", f"{_NO_SUCH} '--autoscale': here it is --workers 1..8 (see"),
         ("worker --concurency 8", f"{_NO_SUCH} '--concurency'. Did you mean '--concurrency'"),
         ("jobs list -n x", f"{_NO_SUCH} '-n' (see 'headrace jobs list"),
-        ("worker shop:app mail default", "headrace: name queues with an option: -Q mail,default "),
     ],
 )
 def test_habits_of_other_programs_are_answered(arguments: str, line: str) -> None:
     result = CliRunner().invoke(main, arguments.split())
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(line)
+
+
+def test_queues_after_the_app_are_to_be_an_option(start: Start) -> None:
+    worker = start("worker", "shop:app", "mail", "default")
+    assert worker.ended() == 2
+    assert worker.output.startswith("headrace: name queues with an option: -Q mail,default (see")
 
 
 @pytest.mark.parametrize("noun", ["dead", "jobs", "queues", "schedules", "topics", "workers"])
