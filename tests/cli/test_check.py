@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +16,10 @@ from click.testing import CliRunner, Result
 from headrace import Headrace, JobFailed, Retry
 from headrace.admin import StoreInfo
 from headrace.cli import main
+from headrace.cli.app_command import asked
 from headrace.cli.check import of_store
+from headrace.cli.logs import without_risks
+from tests.cli.conftest import Start
 from tests.servers import RedisServer
 
 PROGRAM = """
@@ -99,7 +103,8 @@ def test_jobs_that_nobody_reads_are_a_problem_with_a_remedy(scene: Scene) -> Non
     result = check(*scene.options)
     assert result.exit_code == 1
     problem = (
-        "queue default: 1 job waiting and no worker reads it: run headrace worker with -Q default"
+        "queue default: 1 job waiting and no worker reads it: run the app that has it: "
+        "headrace worker APP, for this queue alone with -Q default"
     )
     assert f"problem  {problem}\n" in result.output
     assert result.output.endswith("1 problem, 1 warning\n")
@@ -152,9 +157,10 @@ def test_queues_of_the_app_need_a_worker(redis_url: str, namespace: str, shop: P
     (shop / "checked.py").write_text(PROGRAM.format(url=redis_url, namespace=namespace))
     document = found("checked:app")
     assert document["ok"]
-    assert "queue mail: no worker reads it: run headrace worker with -Q mail" in texts(
-        document, "warning"
-    )
+    assert texts(document, "warning")[1:] == [
+        f"queue {name}: no worker reads it: run headrace worker checked:app"
+        for name in ("default", "mail")
+    ]
 
 
 def test_a_store_that_is_away_is_a_problem(redis_server: RedisServer) -> None:
@@ -169,3 +175,31 @@ def test_a_clock_that_is_off_is_reported() -> None:
     ahead = StoreInfo("Redis", "7.0.0", "redis://x", "shop", (), 0.001, 3.25)
     (clock,) = (finding for finding in of_store(ahead) if finding.about == "clock")
     assert clock.text.startswith("the store's clock is 3.2 s ahead of this one")
+
+
+def test_only_workers_and_check_warn_of_the_settings_of_the_store(
+    start: Start, redis_url: str, namespace: str
+) -> None:
+    store = ("--url", redis_url, "--namespace", namespace)
+    said = {}
+    for words in (
+        ("check", *store),
+        ("queues", *store),
+        ("queues", "pause", "mail", "--force", *store),
+        ("worker", "shop:app", "--burst"),
+    ):
+        program = start(*words, HEADRACE_URL=redis_url)
+        assert program.ended() == 0, program.output
+        said[words[0], len(words)] = program.output.count("appendonly is off")
+    assert list(said.values()) == [1, 0, 0, 1]
+
+
+def test_asking_drops_no_other_warning_of_the_store(
+    redis_url: str, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = Headrace(redis_url, namespace=namespace)
+    asked(app, lambda app: app.admin.queues())
+    assert not caplog.records
+    with without_risks():
+        logging.getLogger("headrace.store").warning("another %s", "one")
+    assert [record.getMessage() for record in caplog.records] == ["another one"]

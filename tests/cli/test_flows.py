@@ -94,3 +94,26 @@ def test_a_flow_is_resumed(bakery: Bakery) -> None:
     assert json.loads(bakery.run("resume", "shop", "--json").stdout) == {"replayed": 0}
     unknown = bakery.run("resume", "nothing")
     assert unknown.exit_code == 1
+
+
+def test_what_is_in_no_flow_is_not_resumed_but_replayed_if_dead(bakery: Bakery) -> None:
+    async def work() -> None:
+        async with Headrace(bakery.url) as app:
+
+            @app.task(retry=Retry(1))
+            async def bake(grams: int) -> None:
+                if not grams:
+                    raise ValueError("nothing in it")
+
+            async with app.worker():
+                await (await bake.options(id="cake").enqueue(1)).result(timeout=10)
+                with pytest.raises(JobFailed):
+                    await (await bake.options(id="air").enqueue(0)).result(timeout=10)
+
+    asyncio.run(work())
+    for id, said in (
+        ("cake", "job cake is in no flow, and done: headrace dead replay sends dead ones again"),
+        ("air", "job air is in no flow: headrace dead replay air sends it again"),
+    ):
+        refused = bakery.run("resume", id)
+        assert (refused.exit_code, refused.stderr) == (2, f"headrace: {said}\n")

@@ -82,7 +82,7 @@ def test_list_shows_all_that_live(jobs: Depot) -> None:
         ["scheduled", "mail", "mail-2"],
     ]
     assert [row.split()[5] for row in rows] == ["0"] * 4, "none has begun"
-    assert rows[2].endswith("key ann; waits for lane")
+    assert rows[2].endswith("key ann; waits for other jobs of its key")
     assert re.search(r" due 20\d\d-\d\d-\d\d", rows[3])
 
 

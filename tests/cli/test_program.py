@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from headrace.cli import COMMANDS, main
 from headrace.cli.program import Program
+from tests.cli.conftest import Start
 
 
 def test_version() -> None:
@@ -23,6 +25,14 @@ def test_help_lists_the_commands(arguments: list[str]) -> None:
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 0
     assert all(f"  {name} " in result.output for name in ("dead", "queues", "worker"))
+
+
+@pytest.mark.parametrize("arguments", [(), ("jobs",), ("outbox",)], ids=" ".join)
+def test_help_wraps_what_it_says_of_a_command(arguments: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(main, [*arguments, "--help"], terminal_width=80).output
+    commands = shown.partition("Commands:\n")[2].splitlines()
+    assert commands
+    assert all(len(line) <= 80 and not line.endswith("...") for line in commands)
 
 
 VERBS = {
@@ -62,7 +72,18 @@ def test_every_command_has_help(words: list[str]) -> None:
         ),
         (["worker", "shop:app", "-l", "info"], "headrace: No such option '-l': here it is --log-"),
         (["queues", "pauze", "shop:app"], "headrace: there is no command 'pauze': did you mean"),
-        (["dead"], "headrace: Missing command (see 'headrace dead --help')"),
+        (["control", "purge"], "headrace: there is no command 'control': see headrace queues, "),
+        (["multi", "start"], "headrace: there is no command 'multi': it is headrace worker with"),
+        (["events"], "headrace: there is no command 'events': it is headrace jobs watch (see"),
+        (["call", "send"], "headrace: there is no command 'call': jobs are sent from Python: "),
+        (["jobs", "purge"], "headrace: there is no command 'purge': it is headrace jobs cancel"),
+        (["jobs", "retry", "1"], "headrace: there is no command 'retry': it is headrace dead re"),
+        (["jobs", "requeue"], "headrace: there is no command 'requeue': it is headrace dead rep"),
+        (["jobs", "revoke", "1"], "headrace: there is no command 'revoke': it is headrace jobs c"),
+        (["jobs", "delete"], "headrace: there is no command 'delete': it is headrace jobs cancel"),
+        (["dead", "retry"], "headrace: there is no command 'retry': it is headrace dead replay ("),
+        (["dead", "requeue"], "headrace: there is no command 'requeue': it is headrace dead rep"),
+        (["dead", "delete"], "headrace: there is no command 'delete': it is headrace dead purge"),
         (["queues", "a", "b"], "headrace: Got unexpected extra argument (b) (see"),
     ],
 )
@@ -72,6 +93,48 @@ def test_wrong_use_is_one_line_and_code_2(arguments: list[str], line: str) -> No
     assert result.stdout == ""
     assert result.stderr.startswith(line)
     assert result.stderr.count("\n") == 1
+
+
+_NO_SUCH = "headrace: No such option"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ("worker --url x", f"{_NO_SUCH} '--url': set HEADRACE_URL, or write Headrace(url) in the"),
+        ("worker --broker x", f"{_NO_SUCH} '--broker': set HEADRACE_URL, or write Headrace(url)"),
+        ("worker -b x", f"{_NO_SUCH} '-b': set HEADRACE_URL, or write Headrace(url) in the app (s"),
+        ("dev --url x", f"{_NO_SUCH} '--url': set HEADRACE_URL, or write Headrace(url) in the app"),
+        ("worker --beat", f"{_NO_SUCH} '--beat': workers fire schedules (see"),
+        ("worker -B", f"{_NO_SUCH} '-B': workers fire schedules (see"),
+        ("worker --queue x", f"{_NO_SUCH} '--queue': here it is --queues (see"),
+        ("worker --autoscale 8,1", f"{_NO_SUCH} '--autoscale': here it is --workers 1..8 (see"),
+        ("worker --concurency 8", f"{_NO_SUCH} '--concurency'. Did you mean '--concurrency'"),
+        ("jobs list -n x", f"{_NO_SUCH} '-n' (see 'headrace jobs list"),
+    ],
+)
+def test_habits_of_other_programs_are_answered(arguments: str, line: str) -> None:
+    result = CliRunner().invoke(main, arguments.split())
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(line)
+
+
+def test_queues_after_the_app_are_to_be_an_option(start: Start) -> None:
+    worker = start("worker", "shop:app", "mail", "default")
+    assert worker.ended() == 2
+    assert worker.output.startswith("headrace: name queues with an option: -Q mail,default (see")
+
+
+@pytest.mark.parametrize("noun", ["dead", "jobs", "queues", "schedules", "topics", "workers"])
+@pytest.mark.parametrize("words", [(), ("shop:app",), ("--json",)], ids=" ".join)
+def test_a_noun_without_a_command_lists(
+    place: Path, monkeypatch: pytest.MonkeyPatch, noun: str, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("HEADRACE_URL", "memory://")
+    (place / "shop.py").write_text("from headrace import Headrace\napp = Headrace()\n")
+    plain = CliRunner().invoke(main, [noun, *words])
+    listed = CliRunner().invoke(main, [noun, "list", *words])
+    assert (plain.exit_code, plain.stdout) == (0, listed.stdout), plain.stderr
 
 
 def test_a_command_whose_file_is_missing_is_no_problem_for_others() -> None:

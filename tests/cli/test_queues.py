@@ -192,6 +192,33 @@ def test_what_cannot_be_paused_is_refused(url: str, arguments: list[str], text: 
 @pytest.mark.parametrize(
     "words",
     [
+        ["jobs", "list", "--task", "sned"],
+        ["jobs", "cancel", "--task", "sned", "--yes"],
+        ["dead", "list", "--task", "sned"],
+        ["dead", "groups", "--task", "sned"],
+        ["dead", "purge", "--task", "sned", "--yes"],
+    ],
+)
+def test_a_task_that_nobody_knows_is_a_warning(url: str, words: list[str]) -> None:
+    options = ["--url", url, "--namespace", "n"]
+    result = CliRunner().invoke(main, [*words, *options])
+    assert result.exit_code == 0
+    assert result.stderr == "headrace: warning: no task 'sned' is known: did you mean 'send'?\n"
+
+    async def bury_another() -> None:
+        async with Headrace(url, namespace="n") as app:
+            await bury(app, [envelope("work")], queue="data")
+
+    # Dead without ever having been sent, so that it was not counted.
+    asyncio.run(bury_another())
+    for task in ("send", "work", "@orders"):
+        named = [word.replace("sned", task) for word in words]
+        assert CliRunner().invoke(main, [*named, *options]).stderr == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
         ["jobs", "list", "--queue", "mial"],
         ["jobs", "cancel", "--queue", "mial", "--yes"],
         ["dead", "list", "--queue", "mial"],

@@ -56,7 +56,7 @@ def test_a_shell_makes_nothing_else_of_a_name(name: str, tmp_path: Path) -> None
         command("queues", "resume", words=(name,)),
         command("queues", "resume", words=("q", name), task=name),
         command("dead", "list", queue=name),
-        reading(name).partition("run ")[2].replace("worker with", "worker"),
+        f"headrace worker {reading(name).partition(' alone with ')[2]}",
     ):
         words = in_a_shell(line, tmp_path)
         assert any(word in (name, f"--queue={name}", f"{name}=1") for word in words), line
@@ -95,5 +95,5 @@ async def _is_paused(url: str, name: str) -> bool:
 
 
 def test_a_queue_that_has_a_number_in_its_name_is_no_weight() -> None:
-    assert reading("mail=5") == "run headrace worker with -Q mail=5=1"
+    assert reading("mail=5").endswith("headrace worker APP, for this queue alone with -Q mail=5=1")
     assert "-Q" not in reading("a,b")

@@ -238,7 +238,7 @@ def test_stopped_keys_are_listed_and_freed(market: Market) -> None:
         assert said.count("1 event blocked") == 1
     checked = market.run("check").output
     assert "1 key stopped for " in checked
-    assert "1 event blocked: headrace topics show" in checked
+    assert "1 event blocked: headrace topics keys orders billing\n" in checked
     told = market.json("topics", "show", "orders")["groups"][0]
     assert (told["lag"], told["behind"], told["stopped_events"]) == (1, 0, 1)
     heading, row = market.said("topics", "keys", "orders", "billing").splitlines()

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headrace.cli.app_loader import app_options, chosen_app, looks_like_app, one_app
-from headrace.cli.output import complain, harmless
-from headrace.cli.suggestions import no_such_command
-from headrace.core.display import meant
+from headrace.cli.command_group import CommandGroup
+from headrace.cli.logs import without_risks
+from headrace.cli.output import harmless
+from headrace.cli.suggestions import meant_command, no_such_command
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ LIST = "list"
 _SHOWS_ALL = "headrace.shows_all"
 
 
-class Noun(click.Group):
+class Noun(CommandGroup):
     """Commands about one noun; `list` is the default."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -43,7 +44,7 @@ class Noun(click.Group):
 
     def _with_command(self, ctx: click.Context, args: list[str]) -> list[str]:
         named = args and (args[0] in self.commands or args[0] in ctx.help_option_names)
-        if not named and args and args[0].isalpha() and meant(args[0], self.commands):
+        if not named and args and args[0].isalpha() and meant_command(args[0], self.commands, ctx):
             # Not an app: that has a colon.
             raise no_such_command(args[0], self.commands, ctx)
         return args if named else [LIST, *args]
@@ -56,12 +57,19 @@ def asked(app: Headrace, question: Callable[[Headrace], Awaitable[T]]) -> T:
         async with app:
             return await question(app)
 
-    return asyncio.run(answer())
+    with without_risks():
+        return asyncio.run(answer())
 
 
 def acted(app: Headrace, action: Callable[[Admin], Awaitable[T]]) -> T:
     """The result of an action, which is recorded as done by the user of this terminal."""
     return asked(app, lambda app: action(admin_of(app).by(current_user())))
+
+
+def named_app() -> str | None:
+    """The app that the user of this command has named; None if it was a store."""
+    params = click.get_current_context().params
+    return one_app(params.get("app"), params.get("app_option"))
 
 
 def secrets_option(command: Command) -> Command:
@@ -94,13 +102,6 @@ def warn_of_redacted_search(app: Headrace, text: str | None) -> None:
             "(arguments are not searched: this app hides some of them; see --show-secrets)",
             err=True,
         )
-
-
-def warn_of_unknown_queue(app: Headrace, queue: str | None) -> None:
-    """Warn that nobody has declared a queue, and nothing was ever sent to it: it is misspelt."""
-    names = None if queue is None else asked(app, lambda app: app.admin.names_like(queue))
-    if queue is not None and names is not None:
-        complain(f"warning: no queue {queue!r} is known{meant(queue, names)}")
 
 
 def current_user() -> str:

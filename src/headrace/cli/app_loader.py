@@ -187,13 +187,16 @@ def _given(options: Mapping[str, str]) -> list[str]:
     ]
 
 
-def reading(queue: str) -> str:
-    """Advice on how to have a worker read a queue."""
+def reading(queue: str, app: str | None = None) -> str:
+    """Advice on how to have a worker read a queue, which is one of the `app` if that is given."""
+    if app is not None:
+        return f"run headrace worker {shlex.quote(app)}"
     if "," in queue:
         return "run a worker whose app has it"
     # Behind its own "=", a number would be taken for its weight.
     weighted = f"{queue}=1" if "=" in queue else queue
-    return f"run headrace worker with -Q {shlex.quote(weighted)}"
+    alone = f"-Q {shlex.quote(weighted)}"
+    return f"run the app that has it: headrace worker APP, for this queue alone with {alone}"
 
 
 if __name__ == "__main__":

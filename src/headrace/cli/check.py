@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import click
 
-from headrace.cli.app_command import asked, json_option, of_app
+from headrace.cli.app_command import asked, json_option, named_app, of_app
 from headrace.cli.app_loader import command, reading
 from headrace.cli.output import harmless, json_document
 from headrace.cli.topics.views import stopped_text
@@ -76,7 +76,7 @@ async def _findings(app: Headrace, max_age: float) -> list[Finding]:
     workers = await admin.workers()
     return [
         *of_store(await admin.store()),
-        *of_queues(await admin.queues(), workers, set(app.queues), max_age),
+        *of_queues(await admin.queues(), workers, dict.fromkeys(app.queues, named_app()), max_age),
         *of_groups(await admin.topics(), workers, max_age),
         *of_schedules(await admin.schedules()),
     ]
@@ -109,10 +109,11 @@ def of_store(store: StoreInfo) -> Iterator[Finding]:
 def of_queues(
     queues: Sequence[QueueInfo],
     workers: Sequence[WorkerInfo],
-    declared: Collection[str],
+    declared: Mapping[str, str | None],
     max_age: float,
 ) -> Iterator[Finding]:
-    """`declared` are those of the app: a worker should read each of them."""
+    """`declared` are those of an app, by name, and how the user has named the app: a worker should
+    read each of them."""
     for queue in queues:
         readers = [worker for worker in workers if queue.name in worker.queues]
         found = [*_of_readers(queue, readers, declared), *_of_queue(queue, bool(readers), max_age)]
@@ -124,13 +125,13 @@ def of_queues(
 
 
 def _of_readers(
-    queue: QueueInfo, readers: Sequence[WorkerInfo], declared: Collection[str]
+    queue: QueueInfo, readers: Sequence[WorkerInfo], declared: Mapping[str, str | None]
 ) -> Iterator[tuple[Level, str]]:
     if readers or not (queue.waiting or queue.name in declared):
         return
     jobs = f"{plural(queue.waiting, 'job')} waiting and " if queue.waiting else ""
     level: Level = "problem" if queue.waiting else "warning"
-    yield level, f"{jobs}no worker reads it: {reading(queue.name)}"
+    yield level, f"{jobs}no worker reads it: {reading(queue.name, declared.get(queue.name))}"
 
 
 def _of_queue(queue: QueueInfo, is_read: bool, max_age: float) -> Iterator[tuple[Level, str]]:
@@ -180,8 +181,8 @@ def _of_group(
     if group.paused:
         yield "warning", f"paused: {command('queues', 'resume', words=(name,))}"
     if group.stopped_keys:
-        show = command("topics", "show", words=(name.partition("@")[2],))
-        yield "problem" if group.stopped_events else "warning", f"{stopped_text(group)}: {show}"
+        keys = command("topics", "keys", words=(name.partition("@")[2], group.name))
+        yield "problem" if group.stopped_events else "warning", f"{stopped_text(group)}: {keys}"
     if group.dead:
         listed = command("dead", "list", queue=name)
         yield "warning", f"{plural(group.dead, 'dead event')}: {listed}"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import click
@@ -68,3 +69,19 @@ def log_to_stderr(level: str | None, format: str | None, **fields: str) -> None:
         for handler in logging.getLogger().handlers:
             is_json = format.lower() == "json"
             handler.setFormatter(JsonFormatter(**fields) if is_json else VisibleFormatter(_LINE))
+
+
+@contextmanager
+def without_risks() -> Iterator[None]:
+    """For commands that look, or do one thing: the store does not warn of its settings meanwhile.
+    Workers do, and `headrace check`."""
+    store = logging.getLogger("headrace.store")
+    store.addFilter(_is_no_risk)
+    try:
+        yield
+    finally:
+        store.removeFilter(_is_no_risk)
+
+
+def _is_no_risk(record: logging.LogRecord) -> bool:
+    return record.levelno != logging.WARNING or record.msg != "Redis at %s: %s"

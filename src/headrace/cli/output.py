@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MOST_SHOWN = 4_000
+_GAP = "  "
+_INDENT = "    "
+_NARROWEST = 20
+_MOST_LINES = 4
+"""Of one cell in a terminal."""
 
 
 def complain(text: str) -> None:
@@ -34,18 +40,55 @@ def harmless_lines(text: str) -> list[str]:
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str | int]]) -> None:
-    """Print columns as wide as they need to be, numbers to the right. In a terminal, lines are cut
-    to its width."""
+    """Print columns as wide as they need to be, numbers to the right. In a terminal, columns that
+    it has no room for go to indented lines below the row."""
     cells = [[harmless(str(value)) for value in row] for row in rows]
     columns = list(zip(headings, *cells, strict=True))
     widths = [max(len(value) for value in column) for column in columns]
     numeric = [bool(rows) and isinstance(value, int) for value in (rows[0] if rows else headings)]
+    most = max(_NARROWEST, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
+    places = _places(widths, most)
     for row in [[heading.upper() for heading in headings], *cells]:
-        padded = (
+        padded = [
             value.rjust(width) if right else value.ljust(width)
             for value, width, right in zip(row, widths, numeric, strict=True)
-        )
-        click.echo(fitting("  ".join(padded).rstrip()))
+        ]
+        for place in places:
+            _show_line(padded[place], most, "" if place.start == 0 else _INDENT)
+
+
+def _places(widths: Sequence[int], most: int | None) -> list[slice]:
+    """Which columns go on each line of a row: as many as fit into `most` characters."""
+    if most is None:
+        return [slice(0, len(widths))]
+    starts, end = [0], widths[0]
+    for column, width in enumerate(widths[1:], 1):
+        end += len(_GAP) + width
+        if end > most:
+            starts.append(column)
+            end = len(_INDENT) + width
+    return list(map(slice, starts, [*starts[1:], len(widths)]))
+
+
+def _show_line(cells: Sequence[str], most: int | None, indent: str) -> None:
+    """Print cells of a row. Only one alone can be longer than the line: it is wrapped between
+    words, so that an id stays whole."""
+    line = f"{indent}{_GAP.join(cells)}".rstrip()
+    if most is None or 0 < len(line) <= most:
+        click.echo(line)
+    elif line:
+        text = line.strip()
+        for each in textwrap.wrap(
+            text,
+            most,
+            initial_indent=indent,
+            subsequent_indent=indent,
+            max_lines=_MOST_LINES,
+            placeholder=" …",
+            break_long_words=False,
+            break_on_hyphens=False,
+        ):
+            click.echo(each)
 
 
 def show_table(

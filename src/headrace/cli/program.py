@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import click
 
+from headrace.cli.command_group import CommandGroup
 from headrace.cli.logs import VisibleFormatter
 from headrace.cli.output import complain, harmless_lines
 from headrace.cli.suggestions import no_such_command, no_such_option
@@ -38,7 +39,7 @@ _NOT_THERE = (
 )
 
 
-class Program(click.Group):
+class Program(CommandGroup):
     """Imports each command when it is used: `headrace queues` does not pay for the others."""
 
     def __init__(self, *args: Any, commands_at: Mapping[str, str], **attributes: Any) -> None:
@@ -113,7 +114,9 @@ def _end(text: str, code: int) -> NoReturn:
 
 def _usage_text(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
-    text = error.format_message().rstrip(".")
-    if isinstance(error, click.NoSuchOption) and (hint := no_such_option(error)):
-        text = f"{text}: {hint}"
+    if isinstance(error, click.NoSuchOption):
+        text = no_such_option(error)
+    else:
+        text = error.format_message()
+    text = text.rstrip(".")
     return f"{text} (see '{context.command_path} --help')" if context is not None else text

@@ -31,17 +31,42 @@ _FOREIGN = {
     "schedule": "it is headrace schedules",
     "topic": "it is headrace topics",
     "reload": "it is headrace dev",
+    "control": "see headrace queues, jobs and workers: each has its actions",
+    "multi": "it is headrace worker with -p 4, or -p 1..8",
+    "events": "it is headrace jobs watch",
+    "call": "jobs are sent from Python: task.enqueue_sync(…)",
     "help": "it is headrace --help",
     "version": "it is headrace --version",
 }
+# The same below a command of ours.
+_FOREIGN_VERBS = {
+    "jobs": {
+        "purge": _FOREIGN["purge"],
+        **dict.fromkeys(("retry", "requeue", "replay"), "it is headrace dead replay"),
+        **dict.fromkeys(("revoke", "abort", "kill", "stop"), "it is headrace jobs cancel"),
+        **dict.fromkeys(
+            ("delete", "remove"),
+            "it is headrace jobs cancel, for dead jobs headrace dead purge, and for those that "
+            "are done or cancelled headrace jobs forget",
+        ),
+    },
+    "dead": {
+        **dict.fromkeys(("retry", "requeue", "resume"), "it is headrace dead replay"),
+        **dict.fromkeys(("delete", "remove", "forget"), "it is headrace dead purge"),
+    },
+}
+_STORE = "set HEADRACE_URL, or write Headrace(url) in the app"
+# An option of ours, maybe with a value, or a sentence.
 _FOREIGN_OPTIONS = {
     **dict.fromkeys(("-l", "--logging"), "--log-level"),
     **dict.fromkeys(("-n", "--hostname"), "--name"),
     **dict.fromkeys(("--queue", "-q"), "--queues"),
     **dict.fromkeys(("--max-tasks-per-child",), "--max-jobs-per-process"),
-    **dict.fromkeys(("--pool", "-P"), "run_in= in @app.task"),
+    **dict.fromkeys(("--autoscale",), "--workers 1..8"),
+    **dict.fromkeys(("--pool", "-P"), "it is run_in= in @app.task"),
     **dict.fromkeys(("--timeout", "--shutdown-timeout"), "--drain"),
-    **dict.fromkeys(("-B", "--beat", "--with-scheduler"), "nothing: workers fire schedules"),
+    **dict.fromkeys(("-B", "--beat", "--with-scheduler"), "workers fire schedules"),
+    **dict.fromkeys(("-b", "--broker", "--url"), _STORE),
 }
 
 
@@ -84,16 +109,34 @@ def meant_module(name: str) -> str:
     return meant(name, [*here, *(each.parent.name for each in Path().glob("*/__init__.py"))])
 
 
+def meant_command(name: str, known: Iterable[str], context: click.Context) -> str:
+    """What was probably meant by a command that there is not, for the end of a sentence; empty if
+    that is not clear."""
+    noun = context.command.name or ""
+    foreign = _FOREIGN if context.parent is None else _FOREIGN_VERBS.get(noun, {})
+    return f": {foreign[name]}" if name in foreign else meant(name, known)
+
+
 def no_such_command(name: str, known: Iterable[str], context: click.Context) -> click.UsageError:
     """The error for a command that there is not."""
-    hint = f": {_FOREIGN[name]}" if name in _FOREIGN else meant(name, known)
+    hint = meant_command(name, known, context)
     return click.UsageError(f"there is no command {name!r}{hint}", context)
 
 
 def no_such_option(error: click.NoSuchOption) -> str:
-    """What to write instead of an option that there is not; empty if click knows better."""
-    if error.ctx is not None and error.ctx.parent is None and error.option_name in ("-A", "--app"):
+    """The error for an option that there is not."""
+    hint = _meant_option(error)
+    # Without one, click's guess is the best there is.
+    return f"{error.message.rstrip('.')}: {hint}" if hint else error.format_message()
+
+
+def _meant_option(error: click.NoSuchOption) -> str:
+    context, name = error.ctx, error.option_name
+    if context is not None and context.parent is None and name in ("-A", "--app"):
         return "the app comes after the command: headrace worker shop:app"
-    if error.possibilities or error.option_name not in _FOREIGN_OPTIONS:
-        return ""
-    return f"here it is {_FOREIGN_OPTIONS[error.option_name]}"
+    hint = _FOREIGN_OPTIONS.get(name, "")
+    if not hint.startswith("-"):
+        return hint
+    params = () if context is None else context.command.params
+    here = {option for each in params for option in each.opts}
+    return f"here it is {hint}" if hint.partition(" ")[0] in here else ""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.app_command import admin_of, current_user, of_app, secrets_option
+from headrace.cli.logs import without_risks
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -47,5 +48,6 @@ def top(app: Headrace, every: float) -> None:
         async with app:
             await view.run_async()
 
-    asyncio.run(run())
+    with without_risks():
+        asyncio.run(run())
     click.get_current_context().exit(view.return_code or 0)

@@ -9,17 +9,16 @@ import click
 
 from headrace.admin import JobFilter
 from headrace.cli.app_command import (
+    Noun,
     acted,
     admin_of,
     asked,
     confirm,
     json_option,
     of_app,
-    of_words,
     secrets_option,
     split,
     warn_of_redacted_search,
-    warn_of_unknown_queue,
     within,
     yes_option,
 )
@@ -27,6 +26,8 @@ from headrace.cli.app_loader import app_options, chosen_app
 from headrace.cli.filters import job_options, of_job, queue_option
 from headrace.cli.jobs.lookup import by_beginning
 from headrace.cli.jobs.moves import move, run_now
+from headrace.cli.jobs.resume import resume
+from headrace.cli.jobs.unknown_names import warn_of_unknown
 from headrace.cli.jobs.views import as_json_value, show_job, show_list
 from headrace.cli.jobs.watch import watch
 from headrace.cli.output import complain, harmless, json_document, show_first, show_result
@@ -46,9 +47,9 @@ T = TypeVar("T")
 _ENDED = (State.DEAD, State.CANCELLED, State.DONE)
 
 
-@click.group(no_args_is_help=False)
+@click.group(cls=Noun)
 def jobs() -> None:
-    """Find jobs, look at them, follow them, move them, cancel them.
+    """Find jobs, look at them, follow them, move them, cancel them. Without a command: list.
 
     APP is module:attribute, for example shop:app; without it, the store of --url, $HEADRACE_URL or
     ./headrace.db is used. A first word that looks like an APP is taken for one: for an id that
@@ -56,7 +57,7 @@ def jobs() -> None:
     """
 
 
-for command in (watch, run_now, move):
+for command in (watch, run_now, move, resume):
     jobs.add_command(command)
 
 
@@ -79,7 +80,7 @@ def list_(app: Headrace, limit: int, as_json: bool, **conditions: Any) -> None:
     warn_of_redacted_search(app, wanted.search)
     found = asked(app, lambda app: _listed(app, wanted, limit + 1))
     show_first(found, limit, partial(show_list, wanted=wanted), as_json_value, as_json=as_json)
-    warn_of_unknown_queue(app, wanted.queue)
+    warn_of_unknown(app, wanted.queue, None if found else wanted.task)
 
 
 async def _listed(app: Headrace, wanted: JobFilter, limit: int) -> list[JobSummary]:
@@ -188,22 +189,9 @@ def cancel(
         click.echo(
             f"cancelled {plural(report.cancelled, 'job')}{running if report.running else ''}"
         )
-    warn_of_unknown_queue(chosen, wanted.queue)
+    found = report.cancelled or report.running or report.ended or report.logged
+    warn_of_unknown(chosen, wanted.queue, None if found else wanted.task)
     _complain(report, bool(ids))
-
-
-@jobs.command()
-@of_words("id")
-@json_option
-def resume(app: Headrace, id: str, as_json: bool) -> None:
-    """Resume a flow: replay those of its jobs that failed.
-
-    ID is that of any job of the flow. Jobs that died with another wait again, and keep the results
-    that they have.
-    """
-    count = acted(app, lambda admin: admin.resume_flow(id))
-    text = f"replayed {plural(count, 'job')}" if count else "no job of the flow has failed"
-    show_result(text, {"replayed": count}, as_json=as_json)
 
 
 @jobs.command()

@@ -12,6 +12,7 @@ import click
 from headrace.admin import JobFilter
 from headrace.admin.filters import EVER
 from headrace.cli.app_command import (
+    Noun,
     acted,
     admin_of,
     asked,
@@ -21,13 +22,13 @@ from headrace.cli.app_command import (
     secrets_option,
     split,
     warn_of_redacted_search,
-    warn_of_unknown_queue,
     within,
     yes_option,
 )
 from headrace.cli.app_loader import app_options, chosen_app
 from headrace.cli.filters import dead_options, of_job, parse_edits
 from headrace.cli.jobs.dead_views import as_json_value, show_groups, show_job, show_list
+from headrace.cli.jobs.unknown_names import warn_of_unknown
 from headrace.cli.output import complain, json_document, show_first, show_result
 from headrace.cli.program import FAILED
 from headrace.core.display import plural
@@ -40,9 +41,9 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-@click.group(no_args_is_help=False)
+@click.group(cls=Noun)
 def dead() -> None:
-    """List, show, replay and purge dead jobs: those that were given up.
+    """List, show, replay and purge dead jobs: those that were given up. Without a command: list.
 
     APP is module:attribute, for example shop:app; without it, the store of --url, $HEADRACE_URL or
     ./headrace.db is used. A first word that looks like an APP is taken for one: for an id that
@@ -65,7 +66,7 @@ def list_(app: Headrace, limit: int, as_json: bool, **conditions: Any) -> None:
         lambda app: admin_of(app).dead(wanted.queue, limit=limit + 1, **wanted.for_dead),
     )
     show_first(found, limit, show_list, as_json_value, as_json=as_json)
-    warn_of_unknown_queue(app, wanted.queue)
+    warn_of_unknown(app, wanted.queue, None if found else wanted.task)
 
 
 @dead.command()
@@ -93,7 +94,7 @@ def groups(app: Headrace, scan: int, as_json: bool, **conditions: Any) -> None:
         json_document(asdict(found))
     else:
         show_groups(found)
-    warn_of_unknown_queue(app, wanted.queue)
+    warn_of_unknown(app, wanted.queue, None if found.groups else wanted.task)
 
 
 @dead.command()
@@ -184,7 +185,7 @@ def _do(
         confirm(verb, f"{len(ids)} dead job(s)" if ids else wanted.describe_dead())
     count = acted(chosen, lambda admin: _done(admin, verb, edit, ids, wanted))
     show_result(f"{done} {plural(count, 'job')}", {done: count}, as_json=as_json)
-    warn_of_unknown_queue(chosen, wanted.queue)
+    warn_of_unknown(chosen, wanted.queue, None if count else wanted.task)
     missing = len(set(ids)) - count
     if ids and missing:
         # What was purged is unknown too.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.admin.jobs.listing import ENDED
+from headrace.cli.jobs.gates import gate_text
 from headrace.cli.output import harmless, moment, shortened, show_attempts, table
 from headrace.core.display import length_text, plural, unread_text
 from headrace.core.job.state import State
@@ -73,7 +74,7 @@ def _facts(job: JobDetail, parents: Sequence[FlowJobInfo]) -> list[tuple[str, st
         ("queue", job.queue),
         ("task", _task(job)),
         ("state", f"{job.state}: {job.reason}" if job.reason else str(job.state)),
-        ("waits for", "other jobs of its flow" if job.waits_for == "flow" else job.waits_for),
+        ("waits for", _gate(job)),
         ("priority", str(job.priority) if job.priority else None),
         ("tags", ", ".join(job.tags)),
         ("lane", "; ".join(turns)),
@@ -178,11 +179,15 @@ def _detail(job: JobSummary) -> str:
         None if job.took is None else f"took {length_text(job.took)}",
         job.worker and f"on {job.worker}",
         job.progress and job.state not in ENDED and _progress(job.progress),
-        job.waits_for and f"waits for {job.waits_for}",
+        job.waits_for and f"waits for {_gate(job)}",
         job.reason,
         job.error and job.error.partition("\n")[0],
     ]
     return "; ".join(part for part in parts if part)
+
+
+def _gate(job: JobSummary | JobDetail) -> str | None:
+    return job.waits_for and gate_text(job.waits_for, job.queue, job.task)
 
 
 def _time(time: datetime | None) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -15,6 +15,8 @@ import msgspec
 from headrace.cli.app_command import admin_of, only, secrets_option, split
 from headrace.cli.app_loader import app_options, chosen_app
 from headrace.cli.filters import queue_option
+from headrace.cli.jobs.gates import gate_text
+from headrace.cli.logs import without_risks
 from headrace.cli.output import fitting, harmless, moment, show_attempt
 from headrace.core.display import length_text
 from headrace.core.job.state import State
@@ -60,15 +62,13 @@ def watch(
     chosen = chosen_app(app, url, namespace)
     if named and (queue is not None or after is not None):
         raise ConfigError("an id names one job: leave --queue and --after out")
-    try:
+    # Ctrl-C is how watching ends.
+    with without_risks(), suppress(KeyboardInterrupt):
         if named:
             followed = _follow_job(chosen, only("id", named, app), as_json=as_json)
             click.get_current_context().exit(0 if asyncio.run(followed) else 1)
         watcher = _Watcher(chosen, as_json)
         asyncio.run(watcher.run(queue, _NOW if after is None else after))
-    except KeyboardInterrupt:
-        # Ctrl-C is how watching ends.
-        return
 
 
 class _Watcher:
@@ -134,6 +134,8 @@ def _line(event: JobEvent, width: int) -> str:
         detail = f"next try in {length_text(int(detail) / 1000)}"
     elif event.kind == "stalled":
         detail = f"taken over after {detail} without an outcome"
+    elif event.kind in ("blocked", "held") and detail:
+        detail = f"waits for {gate_text(detail, event.queue, event.task or None)}"
     words = (queue, f"{event.kind:<9}", event.id, event.task, attempt, took, detail)
     return harmless("  ".join((moment(event.time), *(word for word in words if word))))
 

@@ -11,6 +11,7 @@ import click
 from headrace import Headrace
 from headrace.cli.app_command import json_option
 from headrace.cli.app_loader import load_app
+from headrace.cli.command_group import CommandGroup
 from headrace.cli.logs import log_to_stderr
 from headrace.cli.output import moment, show_result, show_table
 from headrace.core.display import plural
@@ -43,7 +44,7 @@ def in_database(command: Command) -> Command:
     )(table_option(command))
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def outbox() -> None:
     """Send jobs and events that transactions of your database wrote."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shlex
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("headrace.worker")
 
 
-@click.command()
+@click.command(context_settings={"allow_extra_args": True})
 @click.argument("app", required=False)
 @click.option("-A", "--app", "app_option", metavar="APP", help="App, as module:attribute.")
 @worker_options
@@ -84,6 +85,9 @@ def worker(
     chosen, context = one_app(app, app_option), click.get_current_context()
     if chosen is None:
         raise click.UsageError("say which app: headrace worker shop:app", context)
+    if context.args:
+        written = f"-Q {shlex.quote(','.join(context.args))}"
+        raise click.UsageError(f"name queues with an option: {written}", context)
     settings = WorkerOptions(
         chosen,
         chosen_queues(queues),

@@ -1,0 +1,23 @@
+"""A group of commands whose help says of each what it does, in a whole sentence."""
+
+from __future__ import annotations
+
+import click
+
+_WHOLE = 1_000
+"""Longer than any first sentence."""
+
+
+class CommandGroup(click.Group):
+    """Click cuts what it says of a command at the end of the line; this wraps it."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [
+            (name, command.get_short_help_str(_WHOLE))
+            for name, command in found
+            if command is not None and not command.hidden
+        ]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
