@@ -82,7 +82,7 @@ def test_list_shows_all_that_live(jobs: Depot) -> None:
         ["scheduled", "mail", "mail-2"],
     ]
     assert [row.split()[5] for row in rows] == ["0"] * 4, "none has begun"
-    assert rows[2].endswith("key ann; waits for other jobs of its key")
+    assert rows[2].endswith("key ann; waits for others of key 'ann'")
     assert re.search(r" due 20\d\d-\d\d-\d\d", rows[3])
 
 
@@ -169,7 +169,7 @@ def test_show_says_everything_and_steers_no_terminal(jobs: Depot) -> None:
     assert lines[-3:] == ["log", "  one", "  \\x1b two"]
     shown = json.loads(jobs.run("show", "load-1", "--json").stdout)
     assert (shown["log"], shown["progress"]["fraction"]) == (["one", "\x1b two"], 0.4)
-    assert "lane       key:ann, 1 at a time" in jobs.run("show", "mail-1").stdout.splitlines()
+    assert "key        ann, 1 at a time" in jobs.run("show", "mail-1").stdout.splitlines()
     assert "ValueError: no such user" in jobs.run("show", "load-2").stdout
 
 

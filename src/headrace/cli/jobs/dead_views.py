@@ -95,11 +95,13 @@ def show_job(info: DeadInfo) -> None:
     if info.arguments is None and info.envelope:
         click.echo(f"{'bytes':<11}{_hex(info.envelope)}")
     show_attempts(info.attempts, info.replays)
+    if not info.attempts and info.error:
+        click.echo(f"\n{harmless(info.error)}")
 
 
 def _row(info: DeadInfo) -> tuple[str | int, ...]:
     task = unread_text(info.newer_format) if info.task is None else info.task
-    error = info.attempts[-1].error.partition("\n")[0] if info.attempts else ""
+    error = info.error.partition("\n")[0]
     if info.unreadable:
         error = f"(unreadable: {', '.join(info.unreadable)}) {error}".rstrip()
     died = moment(info.died)

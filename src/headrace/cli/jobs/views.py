@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.admin.jobs.listing import ENDED
-from headrace.cli.jobs.gates import gate_text
 from headrace.cli.output import harmless, moment, shortened, show_attempts, table
 from headrace.core.display import length_text, plural, unread_text
 from headrace.core.job.state import State
@@ -66,7 +65,7 @@ def show_job(job: JobDetail, parents: Sequence[FlowJobInfo] = ()) -> None:
 
 
 def _facts(job: JobDetail, parents: Sequence[FlowJobInfo]) -> list[tuple[str, str | None]]:
-    turns = [f"{job.lane}, {job.width} at a time"] if job.lane else []
+    turns = [f"{job.lane.removeprefix('key:')}, {job.width} at a time"] if job.lane else []
     turns += [f"task:{job.task}, {job.task_width} at a time"] if job.task_width else []
     rates = ", ".join(f"{each.most} in {each.window_ms / 1000:g} s" for each in job.limits)
     return [
@@ -74,10 +73,10 @@ def _facts(job: JobDetail, parents: Sequence[FlowJobInfo]) -> list[tuple[str, st
         ("queue", job.queue),
         ("task", _task(job)),
         ("state", f"{job.state}: {job.reason}" if job.reason else str(job.state)),
-        ("waits for", _gate(job)),
+        ("waits for", job.waits_text),
         ("priority", str(job.priority) if job.priority else None),
         ("tags", ", ".join(job.tags)),
-        ("lane", "; ".join(turns)),
+        ("key", "; ".join(turns)),
         ("rate", rates),
         ("unique", job.unique),
         *_flow_facts(job, parents),
@@ -179,15 +178,11 @@ def _detail(job: JobSummary) -> str:
         None if job.took is None else f"took {length_text(job.took)}",
         job.worker and f"on {job.worker}",
         job.progress and job.state not in ENDED and _progress(job.progress),
-        job.waits_for and f"waits for {_gate(job)}",
+        job.waits_for and f"waits for {job.waits_text}",
         job.reason,
         job.error and job.error.partition("\n")[0],
     ]
     return "; ".join(part for part in parts if part)
-
-
-def _gate(job: JobSummary | JobDetail) -> str | None:
-    return job.waits_for and gate_text(job.waits_for, job.queue, job.task)
 
 
 def _time(time: datetime | None) -> str | None:

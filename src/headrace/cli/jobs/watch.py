@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from headrace.admin.jobs.gate_text import gate_text
 from headrace.cli.app_command import admin_of, only, secrets_option, split
 from headrace.cli.app_loader import app_options, chosen_app
 from headrace.cli.filters import queue_option
-from headrace.cli.jobs.gates import gate_text
 from headrace.cli.logs import without_risks
 from headrace.cli.output import fitting, harmless, moment, show_attempt
 from headrace.core.display import length_text
@@ -135,7 +135,7 @@ def _line(event: JobEvent, width: int) -> str:
     elif event.kind == "stalled":
         detail = f"taken over after {detail} without an outcome"
     elif event.kind in ("blocked", "held") and detail:
-        detail = f"waits for {gate_text(detail, event.queue, event.task or None)}"
+        detail = f"waits for {gate_text(detail, None, event.task or None)}"
     words = (queue, f"{event.kind:<9}", event.id, event.task, attempt, took, detail)
     return harmless("  ".join((moment(event.time), *(word for word in words if word))))
 
