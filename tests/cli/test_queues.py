@@ -211,7 +211,7 @@ def test_a_task_that_nobody_knows_is_a_warning(url: str, words: list[str]) -> No
 
     # Dead without ever having been sent, so that it was not counted.
     asyncio.run(bury_another())
-    for task in ("send", "work", "@orders"):
+    for task in ("send", "work", "@orders", "orders/billing"):
         named = [word.replace("sned", task) for word in words]
         assert CliRunner().invoke(main, [*named, *options]).stderr == ""
 

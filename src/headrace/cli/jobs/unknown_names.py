@@ -35,7 +35,8 @@ async def _queues_unlike(app: Headrace, name: str) -> list[str] | None:
 
 async def _tasks_unlike(app: Headrace, name: str) -> list[str] | None:
     """None if there is a task of this name; otherwise those that there are."""
-    if name in app.tasks or is_log(name):
+    # orders/billing stands for the events of a group.
+    if name in app.tasks or is_log(name) or "/" in name:
         return None
     names = sorted({*app.tasks, *(each.task for each in await app.admin.stats(_DAY))})
     return None if name in names or await _has_jobs(app.admin, name) else names
