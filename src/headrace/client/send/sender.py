@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from headrace.client.send.coalescer import Coalescer, bounded
 from headrace.client.send.log_sender import LogSender, Missing
 from headrace.client.send.refusal import full_error
 from headrace.client.send.tries import Tries
+from headrace.client.send.unsent import TROUBLE, Interrupted, Unsent, texts
 from headrace.core.bounds import Overflow
 from headrace.core.confirming import UNCONFIRMED, Confirming
 from headrace.core.job import ids
@@ -20,6 +21,7 @@ from headrace.core.sends import Sends
 from headrace.core.task.queue_settings import QueueSettings
 from headrace.errors import (
     EnqueueUnknown,
+    HeadraceError,
     StoreError,
 )
 from headrace.store.contract import Store
@@ -164,7 +166,11 @@ class _QueueSender(Coalescer[JobId]):
         instead: dict[int, JobId] = {}
         done = 0
         for batch in bounded(parcels):
-            for position, job_id in (await self._append(batch, custom_ids)).items():
+            try:
+                answer = await self._append(batch, custom_ids)
+            except HeadraceError as error:
+                raise Interrupted(done, instead, error) from error
+            for position, job_id in answer.items():
                 instead[done + position] = job_id
             done += len(batch)
         return instead
@@ -210,7 +216,10 @@ class _BoundedQueueSender(_QueueSender):
         instead: dict[int, JobId] = {}
         left, pause = list(enumerate(parcels)), _FIRST_WAIT
         while True:
-            answer = await super().send([parcel for _, parcel in left], custom_ids)
+            try:
+                answer = await super().send([parcel for _, parcel in left], custom_ids)
+            except TROUBLE as error:
+                self._stop(error, parcels, instead, [parcel for _, parcel in left])
             instead |= {left[at][0]: job_id for at, job_id in answer.items() if job_id != NO_ROOM}
             refused = [left[at] for at, job_id in answer.items() if job_id == NO_ROOM]
             if not refused:
@@ -220,6 +229,21 @@ class _BoundedQueueSender(_QueueSender):
             pause = _FIRST_WAIT if len(refused) < len(left) else min(pause * 2, _LONGEST_WAIT)
             left = refused
             await asyncio.sleep(pause)
+
+    def _stop(
+        self,
+        error: HeadraceError,
+        parcels: Sequence[Parcel],
+        instead: Instead,
+        left: Sequence[Parcel],
+    ) -> NoReturn:
+        """Raise the error of a sender that waits: `left` were sent last, the others before."""
+        refused = [parcels[at] for at, job_id in instead.items() if job_id in REFUSED]
+        unsent = Unsent()
+        unsent.skip(texts(refused))
+        unsent.fail(error, texts(left))
+        unsent.check(stored=len(refused) + len(left) < len(parcels))
+        raise error
 
     async def send_now(self, parcels: Sequence[Parcel], custom_ids: bool) -> Instead:
         answer = await super().send(parcels, custom_ids)
