@@ -22,6 +22,7 @@ from headrace.core.task.queue_settings import QueueSettings
 from headrace.errors import (
     EnqueueUnknown,
     HeadraceError,
+    QueueFull,
     StoreError,
 )
 from headrace.store.contract import Store
@@ -87,6 +88,13 @@ class Sender:
     ) -> Coroutine[Any, Any, Instead]:
         """As `send`, but never waits for room in a queue."""
         return self._sender(queue, confirm).send_now(parcels, custom_ids)
+
+    def check_fits(self, queue: str, new: Sequence[JobId]) -> None:
+        """Raise `QueueFull` if all of these never fit the queue, before others go for them."""
+        settings = self._settings.get(queue)
+        most = settings.max_length if settings else None
+        if settings is not None and most is not None and len(new) > most:
+            raise QueueFull(queue, most, [ids.to_text(each) for each in new], settings.overflow)
 
     def _sender(self, queue: str, confirm: Confirming) -> _QueueSender:
         if not confirm:
