@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 from headrace.client.job import Job, JobApp, Send, SendMany
 from headrace.client.send.coalescer import BATCH
 from headrace.client.send.offloading import discard, put
-from headrace.client.send.sender import Instead
+from headrace.client.send.queue_sender import Instead
 from headrace.client.send.unsent import TROUBLE, Unsent, texts
 from headrace.client.session import ClientSession
 from headrace.core.clock import Clock
