@@ -722,8 +722,9 @@ class Headrace(Settings, TaskDeclarations):
 
     @explained_in_sync_code("app.enqueue_many_sync(…)")
     async def enqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
-        """Send many calls, in batches; the jobs in the order of the calls. Each batch is stored as
-        a whole; if one fails, those before it are stored.
+        """Send many calls, in batches; the jobs in the order of the calls. If queues or keys are
+        full, the others are stored, and `QueueFull.job_ids` has all that are not. If the store goes
+        away meanwhile, `EnqueueUnknown.job_ids` has all that are not known to be stored.
 
         Args:
             calls: What `task.call` made, any number, of any tasks.

@@ -147,12 +147,13 @@ class OffloadError(SendError):
 
 
 class EnqueueUnknown(SendError):
-    """The store's answer was lost. The jobs may be stored: sending them again with the same ids is
-    safe.
+    """The store's answer was lost, or a part of many jobs is stored. These jobs may be stored:
+    sending them again with the same ids is safe.
 
     Attributes:
         job_id: The id of the first job or event.
-        job_ids: The ids of all that may be stored: sending them again under these is safe.
+        job_ids: The ids of all that are not known to be stored: sending them again under these is
+            safe.
     """
 
     retryable = True
@@ -192,14 +193,28 @@ class QueueFull(SendError):
     def __init__(
         self, queue: str, most: int, job_ids: Sequence[str], overflow: str = "reject"
     ) -> None:
-        what = f"job {job_ids[0]} was" if len(job_ids) == 1 else f"{len(job_ids)} jobs were"
-        super().__init__(
-            f"queue {queue!r} holds {most:,} {'job that has' if most == 1 else 'jobs that have'} "
-            f"not ended, which is its max_length: {what} not stored; {_AFTER_OVERFLOW[overflow]}"
-        )
+        holds = f"holds {most:,} {'job that has' if most == 1 else 'jobs that have'} not ended"
+        self._why = f"queue {queue!r} {holds}, which is its max_length"
+        self._advice = _AFTER_OVERFLOW[overflow]
         self.queue = queue
         self.max_length = most
+        self._name(job_ids)
+
+    def _name(self, job_ids: Sequence[str], others: Sequence[str] = ()) -> None:
+        """Say that these jobs were not stored, some of them because `others` are full too."""
         self.job_ids = tuple(job_ids)
+        self._others = tuple(others)
+        what = f"job {job_ids[0]} was" if len(job_ids) == 1 else f"{len(job_ids)} jobs were"
+        queues = f", some of them for queue {' and '.join(map(repr, others))}" if others else ""
+        self.args = (f"{self._why}: {what} not stored{queues}; {self._advice}",)
+
+    def for_all(self, job_ids: Sequence[str], full: Sequence[QueueFull]) -> QueueFull:
+        """The same for `job_ids`, all jobs that were refused of those sent together; `full` has the
+        errors of all queues and keys."""
+        queues = dict.fromkeys(name for each in full for name in (each.queue, *each._others))
+        queues.pop(self.queue)
+        self._name(job_ids, list(queues))
+        return self
 
     def of_flow(self, size: int) -> QueueFull:
         """The same for a flow with `size` jobs in the queue; none of them was stored."""
@@ -226,17 +241,13 @@ class KeyFull(QueueFull):
     """
 
     def __init__(self, queue: str, key: str, most: int, job_ids: Sequence[str]) -> None:
-        what = f"job {job_ids[0]} was" if len(job_ids) == 1 else f"{len(job_ids)} jobs were"
-        SendError.__init__(
-            self,
-            f"{most:,} {'job' if most == 1 else 'jobs'} of key {key!r} in queue {queue!r} wait for "
-            f"others of it, which is max_pending_per_key: {what} not stored; send again when "
-            "workers have caught up",
-        )
+        jobs = f"{most:,} {'job' if most == 1 else 'jobs'} of key {key!r} in queue {queue!r}"
+        self._why = f"{jobs} wait for others of it, which is max_pending_per_key"
+        self._advice = "send again when workers have caught up"
         self.queue = queue
         self.key = key
         self.max_length = self.max_pending_per_key = most
-        self.job_ids = tuple(job_ids)
+        self._name(job_ids)
 
     def of_flow(self, size: int) -> QueueFull:
         """The same for a flow; none of its jobs was stored."""

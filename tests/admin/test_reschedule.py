@@ -40,6 +40,20 @@ async def test_a_job_is_moved_to_another_time_and_priority(
     assert await job.status() is State.WAITING
 
 
+async def test_a_job_that_would_expire_before_is_not_moved(
+    app: Headrace, add: Task[[int, int], int]
+) -> None:
+    job = await add.options(expires=1500).enqueue(1, 2)
+    late = datetime.now(UTC) + timedelta(seconds=2000)
+    for change in ({"delay": 2000}, {"at": late}, {"delay": 2000, "priority": 3}):
+        with pytest.raises(ConfigError, match=f"job {job.id} expires at .*, before it may start"):
+            await app.admin.reschedule(job.id, **change)
+    assert await job.status() is State.WAITING
+    assert await app.admin.reschedule(job.id, delay=1000) == 1
+    assert await app.admin.reschedule(job.id, priority=3) == 1
+    assert await app.admin.run_now(job.id) == 1
+
+
 async def test_a_job_is_moved_to_another_queue(app: Headrace, add: Task[[int, int], int]) -> None:
     app.queue("slow")
     job = await add.options(id="sum-1", delay=60).enqueue(1, 2)

@@ -38,7 +38,7 @@ async def test_a_job_is_four_frames_from_the_store(
     monkeypatch.setattr(app.store, "append", append)
     await add.enqueue(2, 3)
     assert way == [
-        "_QueueSender._append",
+        "QueueSender._append",
         "Coalescer.send",
         "Outgoing.send_one",
         "Task.enqueue",

@@ -161,6 +161,24 @@ async def test_a_flow_fits_as_a_whole_or_not_at_all(app: Headrace) -> None:
         assert await job.result(timeout=20) == 1
 
 
+async def test_a_flow_does_not_drop_its_own_jobs(app: Headrace) -> None:
+    app.queue("mail", max_length=3, overflow="drop_oldest")
+
+    @app.task(queue="mail")
+    async def send(n: int) -> int:
+        return n
+
+    old = [await send.enqueue(n) for n in range(2)]
+    with pytest.raises(QueueFull, match="the flow has 5 jobs in queue 'mail'") as full:
+        await app.enqueue(group([send.call(n) for n in range(5)]))
+    assert not full.value.retryable
+    assert [await job.status() for job in old] == [State.WAITING] * 2, "dropped for nothing"
+    flow = await app.enqueue(group([send.call(n) for n in range(3)]))
+    async with app.worker():
+        assert await flow.result(timeout=20) == [0, 1, 2]
+    assert [await job.status() for job in old] == [State.CANCELLED] * 2
+
+
 async def test_a_bound_is_of_its_queue_alone(app: Headrace) -> None:
     app.queue("mail", max_length=1)
 

@@ -28,7 +28,8 @@ class Rescheduling(msgspec.Struct, frozen=True):
 class QueueBound(msgspec.Struct, frozen=True):
     """How many jobs a queue may hold that have not ended: waiting, scheduled, blocked and running
     ones. New ones beyond that are refused or, with `drops_oldest`, take the place of jobs that wait
-    for a worker: those of the lowest priority, and of these the oldest, are cancelled. Of each key,
+    for a worker: those of the lowest priority, and of these the oldest, are cancelled; for a job of
+    a flow none of the same flow. Of each key,
     at most `most_per_key` may be blocked behind others of the key; a new one that would be blocked
     too is refused."""
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from headrace.admin.bodies import opened
 from headrace.admin.jobs.job_admin import JobAdmin, unfinished
 from headrace.admin.recorded import recorded
-from headrace.core.clock import Duration, epoch_ms, to_ms
+from headrace.core.clock import Duration, epoch_ms, to_datetime, to_ms
 from headrace.core.job import ids as id_codec
 from headrace.core.job.constraints import Constraints, decode_constraints
 from headrace.core.job.ids import JobId
@@ -51,7 +51,8 @@ class RescheduleAdmin(JobAdmin):
         moved. Others are left alone; a single one is a `ConfigError` that says why, or
         `JobNotFound`. A job keeps its id, its arguments and its attempts. One with a unique name,
         a key or a bound of concurrency, in a flow, or that has done something once, cannot change
-        its queue. The bound of a queue does not hold back what a person moves there.
+        its queue; a single job cannot go to a time at which it has expired. The bound of a queue
+        does not hold back what a person moves there.
 
         Args:
             ids: The ids of jobs, or one of them.
@@ -68,6 +69,9 @@ class RescheduleAdmin(JobAdmin):
         job_ids = list(dict.fromkeys(id_codec.to_id(id) for id in named))
         if not job_ids:
             raise ConfigError("say which jobs: give their ids")
+        if len(job_ids) == 1 and (change.delay_ms or change.at_ms is not None):
+            # Of many, their bodies would have to be read.
+            await self._check_expiry(id_codec.to_text(job_ids[0]), change)
         store, moved = await self._store(), 0
         left = job_ids
         for name in await self._sources_of(job_ids):
@@ -82,6 +86,22 @@ class RescheduleAdmin(JobAdmin):
         if not moved and len(job_ids) == 1:
             await self._refuse(id_codec.to_text(job_ids[0]), change)
         return moved
+
+    async def _check_expiry(self, id: str, change: Rescheduling) -> None:
+        """Refuse a time at which the job could only die."""
+        _, _, seen = unfinished(await self._found(id))
+        envelope = opened(seen.envelope)
+        expires_ms = envelope.overrides.expires_ms if envelope else None
+        if expires_ms is None or seen.state not in _MOVABLE:
+            return
+        at_ms = change.at_ms
+        if at_ms is None:
+            at_ms = await (await self._store()).time_ms() + (change.delay_ms or 0)
+        if at_ms >= expires_ms:
+            raise ConfigError(
+                f"job {id} expires at {to_datetime(expires_ms):%Y-%m-%d %H:%M:%S} UTC, before it "
+                "may start: give it an earlier time"
+            )
 
     async def _allowed(
         self, queue: str, job_ids: Sequence[JobId], change: Rescheduling

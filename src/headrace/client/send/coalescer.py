@@ -7,9 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from headrace.core.job import ids
+from headrace.client.send.unsent import Interrupted
 from headrace.core.job.parcel import Parcel
-from headrace.errors import EnqueueUnknown, HeadraceError, SendError
+from headrace.errors import HeadraceError, SendError
 
 A = TypeVar("A")
 
@@ -33,6 +33,9 @@ class Coalescer(ABC, Generic[A]):
         self._busy = True
         try:
             return await self._put(parcels, custom_ids)
+        except Interrupted as interrupted:
+            error = interrupted.error_of(parcels)
+            raise error from error.__cause__
         finally:
             if self._next.parcels:
                 self._flushing = asyncio.create_task(self._flush())
@@ -54,10 +57,13 @@ class Coalescer(ABC, Generic[A]):
     async def _send_batch(self, batch: _NextBatch[A]) -> None:
         try:
             answer = await self._put(batch.parcels, batch.custom_ids)
+        except Interrupted as interrupted:
+            batch.failed(interrupted)
         except HeadraceError as error:
-            batch.failed(error)
+            batch.failed(Interrupted(0, {}, error))
         except BaseException:
-            batch.failed(SendError("the event loop ended before the job was sent"))
+            ended = SendError("the event loop ended before the job was sent")
+            batch.failed(Interrupted(0, {}, ended))
             raise
         else:
             batch.sent(answer)
@@ -86,15 +92,18 @@ class _NextBatch(Generic[A]):
                 waiter.set_result(_within(answer, start, len(parcels)) if answer else {})
             start += len(parcels)
 
-    def failed(self, error: HeadraceError) -> None:
-        """Raise the error in each sender, naming only its own jobs."""
+    def failed(self, interrupted: Interrupted) -> None:
+        """Raise the error in each sender, naming only its own jobs; those whose jobs all had an
+        answer before get that."""
+        start = 0
         for waiter, parcels in self._waiters:
-            if waiter.done():
-                continue
-            if isinstance(error, EnqueueUnknown):
-                waiter.set_exception(EnqueueUnknown(texts(parcels), str(error.__cause__)))
-            else:
-                waiter.set_exception(error)
+            end = start + len(parcels)
+            if not waiter.done():
+                if end <= interrupted.done:
+                    waiter.set_result(_within(interrupted.answer, start, len(parcels)))
+                else:
+                    waiter.set_exception(interrupted.error_of(parcels, start))
+            start = end
 
 
 def _within(answer: Mapping[int, A], start: int, count: int) -> dict[int, A]:
@@ -114,8 +123,3 @@ def bounded(parcels: Iterable[Parcel]) -> Iterator[list[Parcel]]:
         size += len(parcel.envelope)
     if batch:
         yield batch
-
-
-def texts(parcels: Sequence[Parcel]) -> list[str]:
-    """The ids of parcels, for people."""
-    return [ids.to_text(parcel.job_id) for parcel in parcels]

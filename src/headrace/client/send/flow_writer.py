@@ -51,6 +51,7 @@ class FlowWriter:
         if ids.created_ms(self._flow) is None:
             self._to_begin.update(node.call.queue for node in nodes)
         try:
+            self._check_fit(nodes)
             for node in nodes:
                 if is_unique(node):
                     standing = await self._send_unique(node)
@@ -68,6 +69,16 @@ class FlowWriter:
             await self._undo()
             raise
         return None
+
+    def _check_fit(self, nodes: Sequence[Node]) -> None:
+        """Refuse a flow that its queues can never hold. Jobs that may be there already need no
+        room."""
+        new: dict[str, list[JobId]] = {}
+        for node in nodes:
+            if node.call.options.id is None and not is_unique(node):
+                new.setdefault(node.call.queue, []).append(node.job_id)
+        for queue, job_ids in new.items():
+            self._sender.check_fits(queue, job_ids)
 
     async def _send_unique(self, node: Node) -> JobId | None:
         custom_ids = node.call.options.id is not None

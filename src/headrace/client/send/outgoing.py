@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 from headrace.client.job import Job, JobApp, Send, SendMany
 from headrace.client.send.coalescer import BATCH
 from headrace.client.send.offloading import discard, put
+from headrace.client.send.queue_sender import Instead
+from headrace.client.send.unsent import TROUBLE, Unsent, texts
 from headrace.client.session import ClientSession
 from headrace.core.clock import Clock
-from headrace.core.confirming import UNCONFIRMED, all_of
+from headrace.core.confirming import UNCONFIRMED, Confirming, all_of
 from headrace.core.flow.flow import check_step
+from headrace.core.job import ids
 from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
 from headrace.core.payload.offload import Offload
@@ -85,22 +88,38 @@ class Outgoing:
         return self.job(call, instead[0] if instead else parcel.job_id)
 
     async def send_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
-        """Send any number of calls through the app's middleware."""
+        """Send any number of calls through the app's middleware. If some are refused, the others
+        still go; if the store is away, no more do. Then one error names all that are not stored."""
         if not isinstance(calls, Iterable):
             raise ConfigError("enqueue_many() takes a list: enqueue_many([a.call(1), b.call(2)])")
         jobs: list[Job[R]] = []
+        unsent = Unsent()
         remaining = iter(calls)
         while batch := list(islice(remaining, BATCH)):
-            jobs += await self.send_batch(batch)
+            if unsent.has_ended:
+                unsent.skip(_ids_of(batch))
+                continue
+            try:
+                jobs += await self.send_batch(batch)
+            except TROUBLE as error:
+                unsent.fail(error, _ids_of(batch))
+        unsent.check(stored=bool(jobs))
         return jobs
 
     async def send_each(self, send: Send, calls: Sequence[Call[Any]]) -> list[Job[Any]]:
         """Send calls one by one, in shared round trips. If one fails, the others still go."""
-        jobs = await asyncio.gather(*map(send, calls), return_exceptions=True)
-        for job in jobs:
-            if isinstance(job, BaseException):
-                raise job
-        return [job for job in jobs if not isinstance(job, BaseException)]
+        jobs: list[Job[Any]] = []
+        unsent = Unsent()
+        answers = await asyncio.gather(*map(send, calls), return_exceptions=True)
+        for call, answer in zip(calls, answers, strict=True):
+            if isinstance(answer, TROUBLE):
+                unsent.fail(answer, _ids_of([call]))
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                jobs.append(answer)
+        unsent.check(stored=bool(jobs))
+        return jobs
 
     async def send_together(self, calls: Sequence[Call[R]]) -> list[Job[R]]:
         """Send calls in one append for each queue, past all middleware."""
@@ -123,15 +142,36 @@ class Outgoing:
                 parcels[call.queue] = []
             parcels[call.queue].append(parcel)
             jobs.append(Job(self._app, parcel.job_id, call.queue, call.returns))
-        for queue, batch in parcels.items():
-            instead = await session.sender.send(
-                queue, batch, custom_ids=custom_ids, confirm=confirm
-            )
+        answers = await self._append(session, parcels, custom_ids, confirm)
+        for queue, instead in answers.items():
             if instead:
                 positions = [at for at, call in enumerate(calls) if call.queue == queue]
                 for position, job_id in instead.items():
                     jobs[positions[position]].job_id = job_id
         return jobs
+
+    async def _append(
+        self,
+        session: ClientSession,
+        parcels: Mapping[str, Sequence[Parcel]],
+        custom_ids: bool,
+        confirm: Confirming,
+    ) -> Mapping[str, Instead]:
+        """What the store answers for each queue, if all jobs are stored."""
+        answers: dict[str, Instead] = {}
+        unsent = Unsent()
+        for queue, batch in parcels.items():
+            if unsent.has_ended:
+                unsent.skip(texts(batch))
+                continue
+            try:
+                answers[queue] = await session.sender.send(
+                    queue, batch, custom_ids=custom_ids, confirm=confirm
+                )
+            except TROUBLE as error:
+                unsent.fail(error, texts(batch))
+        unsent.check(stored=bool(answers))
+        return answers
 
     async def session(self) -> ClientSession:
         """What this event loop holds of the store."""
@@ -150,6 +190,11 @@ class Outgoing:
 
 def _unchanged(send: SendMany) -> SendMany:
     return send
+
+
+def _ids_of(calls: Iterable[object]) -> list[str]:
+    """The ids of calls that were not sent, or are named by the error of their sending."""
+    return [ids.to_text(call.new_id()) for call in calls if isinstance(call, Call)]
 
 
 def _check_calls(calls: Sequence[object]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.client.send.coalescer import texts
+from headrace.client.send.unsent import texts
 from headrace.core.bounds import Overflow
 from headrace.core.job.constraints import KEY_LANE
 from headrace.core.job.parcel import Parcel

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
-from headrace.client.send.coalescer import Coalescer, bounded
 from headrace.client.send.log_sender import LogSender, Missing
-from headrace.client.send.refusal import full_error
-from headrace.client.send.tries import Tries
+from headrace.client.send.queue_sender import (
+    BoundedQueueSender,
+    Instead,
+    QueueSender,
+    RoomWait,
+    without_end,
+)
 from headrace.core.bounds import Overflow
 from headrace.core.confirming import UNCONFIRMED, Confirming
 from headrace.core.job import ids
@@ -18,20 +21,10 @@ from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
 from headrace.core.sends import Sends
 from headrace.core.task.queue_settings import QueueSettings
-from headrace.errors import (
-    EnqueueUnknown,
-    StoreError,
-)
+from headrace.errors import QueueFull
 from headrace.store.contract import Store
-from headrace.store.queue_values import NO_ROOM, REFUSED, QueueBound
+from headrace.store.queue_values import QueueBound
 from headrace.store.topics import Bound
-from headrace.store.values import IdempotencyKey
-
-_FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.5
-
-Instead = Mapping[int, JobId]
-"""Index of each parcel that was not added, with the id of the existing job."""
-
 
 os.register_at_fork(after_in_child=ids.change_bucket)
 
@@ -52,10 +45,12 @@ class Sender:
         self._sends = sends or Sends()
         # The app may still declare queues: the same mapping, not a copy.
         self._settings = {} if settings is None else settings
-        self._queues: dict[str, _QueueSender] = {}
+        self.room_wait: RoomWait = without_end
+        """What senders enter while they wait for room."""
+        self._queues: dict[str, QueueSender] = {}
         self._logs: dict[str, LogSender] = {}
         # Of their own: sends that are not to be confirmed must not wait for those that are.
-        self._confirmed_queues: dict[tuple[str, Confirming], _QueueSender] = {}
+        self._confirmed_queues: dict[tuple[str, Confirming], QueueSender] = {}
         self._confirmed_logs: dict[tuple[str, Confirming], LogSender] = {}
 
     def send(
@@ -86,7 +81,14 @@ class Sender:
         """As `send`, but never waits for room in a queue."""
         return self._sender(queue, confirm).send_now(parcels, custom_ids)
 
-    def _sender(self, queue: str, confirm: Confirming) -> _QueueSender:
+    def check_fits(self, queue: str, new: Sequence[JobId]) -> None:
+        """Raise `QueueFull` if all of these never fit the queue, before others go for them."""
+        settings = self._settings.get(queue)
+        most = settings.max_length if settings else None
+        if settings is not None and most is not None and len(new) > most:
+            raise QueueFull(queue, most, [ids.to_text(each) for each in new], settings.overflow)
+
+    def _sender(self, queue: str, confirm: Confirming) -> QueueSender:
         if not confirm:
             plain = self._queues.get(queue)
             if plain is None:
@@ -97,14 +99,15 @@ class Sender:
             sender = self._confirmed_queues[queue, confirm] = self._new_sender(queue, confirm)
         return sender
 
-    def _new_sender(self, queue: str, confirm: Confirming) -> _QueueSender:
+    def _new_sender(self, queue: str, confirm: Confirming) -> QueueSender:
         settings = self._settings.get(queue)
         bound = QueueBound.of(settings, self._max_pending_per_key)
         if bound is None:
-            sender = _QueueSender(self._store, queue, self._sends)
+            sender = QueueSender(self._store, queue, self._sends)
         else:
             overflow: Overflow = settings.overflow if settings else "reject"
-            sender = _BoundedQueueSender(self._store, queue, self._sends, bound, overflow)
+            sender = bounded = BoundedQueueSender(self._store, queue, self._sends, bound, overflow)
+            bounded.room_wait = self.room_wait
         sender.confirm = confirm
         return sender
 
@@ -133,100 +136,3 @@ class Sender:
         else:
             self._logs[log] = sender
         return sender
-
-
-class _QueueSender(Coalescer[JobId]):
-    """Appends the jobs of one queue."""
-
-    confirm = UNCONFIRMED
-
-    def __init__(
-        self, store: Store, queue: str, sends: Sends, bound: QueueBound | None = None
-    ) -> None:
-        super().__init__()
-        self._store = store
-        self._queue = queue
-        self._sends = sends
-        self._bound = bound
-
-    def send_now(self, parcels: Sequence[Parcel], custom_ids: bool) -> Coroutine[Any, Any, Instead]:
-        """As `send`; a bounded queue may wait there."""
-        return self.send(parcels, custom_ids)
-
-    def _put(self, parcels: Sequence[Parcel], custom_ids: bool) -> Awaitable[Instead]:
-        put = (self._append if len(parcels) == 1 else self._append_all)(parcels, custom_ids)
-        if self._sends.on:
-            return self._sends.timed(self._queue, parcels, put, REFUSED.__contains__)
-        return put
-
-    async def _append_all(self, parcels: Sequence[Parcel], custom_ids: bool) -> Instead:
-        """In batches that are bounded both ways: many small jobs, or a few large ones."""
-        instead: dict[int, JobId] = {}
-        done = 0
-        for batch in bounded(parcels):
-            for position, job_id in (await self._append(batch, custom_ids)).items():
-                instead[done + position] = job_id
-            done += len(batch)
-        return instead
-
-    async def _append(self, parcels: Sequence[Parcel], custom_ids: bool) -> Instead:
-        """Append in one step, and again after a lost answer: the jobs are added once."""
-        tries: Tries | None = None
-        idempotency = IdempotencyKey()
-        try:
-            while True:
-                try:
-                    return await self._store.append(
-                        self._queue,
-                        parcels,
-                        may_exist=custom_ids or (tries is not None and tries.unsure),
-                        idempotency=idempotency,
-                        bound=self._bound,
-                        confirm=self.confirm,
-                    )
-                except StoreError as error:
-                    tries = tries or Tries(parcels)
-                    pause = tries.pause_after(error)
-                await asyncio.sleep(pause)
-        except (EnqueueUnknown, asyncio.CancelledError):
-            self._store.give_up(idempotency)
-            raise
-
-
-class _BoundedQueueSender(_QueueSender):
-    """Appends the jobs of a queue that may be full: waits until there is room, or raises
-    `QueueFull` with those that were not stored, as `overflow` says."""
-
-    def __init__(
-        self, store: Store, queue: str, sends: Sends, bound: QueueBound, overflow: Overflow
-    ) -> None:
-        super().__init__(store, queue, sends, bound)
-        self._limits = bound
-        self._overflow = overflow
-
-    async def send(self, parcels: Sequence[Parcel], custom_ids: bool) -> Instead:
-        if self._overflow != "block":
-            return await self.send_now(parcels, custom_ids)
-        instead: dict[int, JobId] = {}
-        left, pause = list(enumerate(parcels)), _FIRST_WAIT
-        while True:
-            answer = await super().send([parcel for _, parcel in left], custom_ids)
-            instead |= {left[at][0]: job_id for at, job_id in answer.items() if job_id != NO_ROOM}
-            refused = [left[at] for at, job_id in answer.items() if job_id == NO_ROOM]
-            if not refused:
-                self._check(parcels, instead)
-                return instead
-            # Nobody says when there is room: with many senders, that would cost more than asking.
-            pause = _FIRST_WAIT if len(refused) < len(left) else min(pause * 2, _LONGEST_WAIT)
-            left = refused
-            await asyncio.sleep(pause)
-
-    async def send_now(self, parcels: Sequence[Parcel], custom_ids: bool) -> Instead:
-        answer = await super().send(parcels, custom_ids)
-        self._check(parcels, answer)
-        return answer
-
-    def _check(self, parcels: Sequence[Parcel], answer: Instead) -> None:
-        if refused := [parcels[at] for at, job_id in answer.items() if job_id in REFUSED]:
-            is_full = NO_ROOM in answer.values()
-            raise full_error(self._queue, self._limits, refused, self._overflow, is_full)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from headrace.client.send.coalescer import texts
+from headrace.client.send.unsent import texts
 from headrace.core.job.parcel import Parcel
 from headrace.errors import EnqueueUnknown, StoreError, StoreUnavailable
 

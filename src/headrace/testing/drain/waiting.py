@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+from headrace.client.send.queue_sender import RoomWait
 from headrace.client.send.sync_use import marked
 from headrace.client.session import ClientSession
 from headrace.client.waiter import Waiter
@@ -36,6 +38,7 @@ class TestedSessions(LoopLocal[ClientSession]):
 
     def set(self, value: ClientSession) -> ClientSession:
         value.waiter = TestedWaiter(value.waiter, self._workers)
+        value.sender.room_wait = _waiting_for_room(self._workers)
         return super().set(value)
 
 
@@ -52,27 +55,47 @@ class TestedWaiter(Waiter):
         """As a waiter; without a timeout, `ConfigError` if nothing runs jobs."""
         if timeout is not None:
             return await super().wait(queue, job_id, timeout)
-        try:
-            async with asyncio.timeout(None) as limit:
-                watching = asyncio.create_task(
-                    self._watch(limit, asyncio.current_task()), name="headrace-watch"
-                )
-                try:
-                    return await super().wait(queue, job_id, None)
-                finally:
-                    watching.cancel()
-        except TimeoutError:
-            raise ConfigError(
-                "nothing runs jobs in a test: call headrace.drain() before job.result(); what is "
-                "due later needs headrace.clock.advance(…) before that"
-            ) from None
+        advice = (
+            "call headrace.drain() before job.result(); what is due later needs "
+            "headrace.clock.advance(…) before that"
+        )
+        async with _ended_without_workers(self._workers, advice):
+            return await super().wait(queue, job_id, None)
 
-    async def _watch(self, limit: asyncio.Timeout, waiting: asyncio.Task[Any] | None) -> None:
-        turns = 0
-        while turns < (_TURNS_ALONE if _is_alone(waiting) else _TURNS):
-            await asyncio.sleep(_TURN)
-            turns = 0 if self._workers else turns + 1
-        limit.reschedule(asyncio.get_running_loop().time())
+
+def _waiting_for_room(workers: Collection[object]) -> RoomWait:
+    """Ends the waits for room in a queue, if nothing runs jobs."""
+    return lambda queue: _ended_without_workers(
+        workers,
+        f"queue {queue!r} is full and overflow='block' waits for room; call headrace.drain() "
+        "before sending more",
+    )
+
+
+@asynccontextmanager
+async def _ended_without_workers(workers: Collection[object], advice: str) -> AsyncIterator[None]:
+    """Within it, one may wait as long as a worker or a drain runs, or may begin to; then this is a
+    `ConfigError` with advice."""
+    try:
+        async with asyncio.timeout(None) as limit:
+            watch = _watch(workers, limit, asyncio.current_task())
+            watching = asyncio.create_task(watch, name="headrace-watch")
+            try:
+                yield
+            finally:
+                watching.cancel()
+    except TimeoutError:
+        raise ConfigError(f"nothing runs jobs in a test: {advice}") from None
+
+
+async def _watch(
+    workers: Collection[object], limit: asyncio.Timeout, waiting: asyncio.Task[Any] | None
+) -> None:
+    turns = 0
+    while turns < (_TURNS_ALONE if _is_alone(waiting) else _TURNS):
+        await asyncio.sleep(_TURN)
+        turns = 0 if workers else turns + 1
+    limit.reschedule(asyncio.get_running_loop().time())
 
 
 def _is_alone(waiting: asyncio.Task[Any] | None) -> bool:

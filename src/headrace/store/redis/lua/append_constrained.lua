@@ -131,24 +131,49 @@ local has_room, key_is_full
 do
   local most_per_key = tonumber(ARGV[8])
 
-  -- The entry of a stream that has waited longest, handed back or never fetched: {id, fields, is handed back}.
-  local function oldest_in(stream)
-    local returned = redis.pcall('XPENDING', stream, GROUP, '-', '+', 1, RETURNED)
-    local id = not returned.err and returned[1] and returned[1][1]
-    local entry = id and redis.call('XRANGE', stream, id, id)[1]
-    if entry then
-      return {entry[1], entry[2], true}
-    end
-    local info = group_info(stream, GROUP)
-    return redis.call('XRANGE', stream, info and '(' .. info.last or '-', '+', 'COUNT', 1)[1]
+  -- Whether an entry may go for a job of this flow: a flow is stored as a whole or not at all.
+  local function may_go(entry, flow)
+    return not flow or constraints_of(job_of('', entry[2])).flow ~= flow
   end
 
-  -- Cancel the job that has waited longest among those of the lowest priority; whether there was one.
-  local function drop_oldest()
+  -- The oldest entry that was handed back and may go.
+  local function oldest_returned(stream, flow)
+    local from, count, asked, page = '-', 1
+    repeat
+      page, asked = redis.pcall('XPENDING', stream, GROUP, from, '+', count, RETURNED), count
+      for _, pending in ipairs(page.err and {} or page) do
+        local entry = redis.call('XRANGE', stream, pending[1], pending[1])[1]
+        if entry and may_go(entry, flow) then
+          return {entry[1], entry[2], true}
+        end
+        from, count = id_after(pending[1]), 100
+      end
+    until #page < asked
+  end
+
+  -- The oldest entry that was never fetched and may go.
+  local function oldest_new(stream, flow)
+    local info = group_info(stream, GROUP)
+    local from, count, asked, page = info and '(' .. info.last or '-', 1
+    repeat
+      page, asked = redis.call('XRANGE', stream, from, '+', 'COUNT', count), count
+      for _, entry in ipairs(page) do
+        if may_go(entry, flow) then
+          return entry
+        end
+        from, count = '(' .. entry[1], 100
+      end
+    until #page < asked
+  end
+
+  -- Cancel the job that has waited longest among those of the lowest priority, for a job of this flow; whether
+  -- there was one.
+  local function drop_oldest(flow)
     local lowest, found, at
     for _, label in ipairs(levels()) do
       local stream, priority = stream_of(label), tonumber(string.match(label, '%d+$') or 0)
-      local entry = (not lowest or priority <= lowest) and oldest_in(stream)
+      local entry = (not lowest or priority <= lowest)
+        and (oldest_returned(stream, flow) or oldest_new(stream, flow))
       if entry and (not found or priority < lowest or precedes_id(entry[1], found[1])) then
         lowest, found, at = priority, entry, stream
       end
@@ -164,9 +189,14 @@ do
     return true
   end
 
-  has_room = function()
-    if room < 1 and drops and drop_oldest() then
-      room = room + 1
+  local stuck = {}
+  has_room = function(flow)
+    if room < 1 and drops and not stuck[flow or ''] then
+      if drop_oldest(flow) then
+        room = room + 1
+      else
+        stuck[flow or ''] = true
+      end
     end
     return room >= 1
   end
@@ -202,7 +232,7 @@ for at = HEAD + 1, #ARGV, EACH do
   local instead = (fired or is_known(job_id)) and job_id or namesake(job, when)
   if not instead and key_is_full(job, parents, when) then
     instead = '-'
-  elseif not instead and not has_room() then
+  elseif not instead and not has_room(constraints_of(job).flow) then
     instead = ''
   elseif tick ~= '' and not fired then
     fire(schedule_name, tonumber(tick))

@@ -22,12 +22,13 @@ _LIVE = " + ".join(
     f"(SELECT count(*) FROM jobs WHERE queue = :queue AND state = '{state}')"
     for state in ("waiting", "scheduled", "running", "blocked")
 )
-_LOWEST = """
-    SELECT priority FROM jobs WHERE queue = ? AND runner = ? AND state = 'waiting'
+_NEXT_PRIORITY = """
+    SELECT priority FROM jobs WHERE queue = ? AND runner = ? AND state = 'waiting' AND priority > ?
     ORDER BY priority LIMIT 1"""
 _OLDEST = """
     SELECT position, id FROM jobs
     WHERE queue = ? AND runner = ? AND priority = ? AND state = 'waiting'
+        AND (flow = '' OR flow != ?)
     ORDER BY position LIMIT 1"""
 _RUNNERS = (1, 2, 3)
 
@@ -46,16 +47,20 @@ def append_bounded(
     )
     if not bound.drops_oldest:
         return refused
+    stuck: set[str] = set()
     # One by one: a job that was just added may have to go for the next.
     for at in [at for at, standing in refused.items() if standing == NO_ROOM]:
-        if _drop_oldest(change):
-            again = append_constrained(
-                change, [parcels[at]], may_exist=may_exist, room=1, most_per_key=per_key
-            )
-            refused.pop(at)
-            if again:
-                # One of those before it has its name.
-                refused[at] = again[0]
+        flow = parcels[at].constraints.flow
+        if flow in stuck or not _drop_oldest(change, flow):
+            stuck.add(flow)
+            continue
+        again = append_constrained(
+            change, [parcels[at]], may_exist=may_exist, room=1, most_per_key=per_key
+        )
+        refused.pop(at)
+        if again:
+            # One of those before it has its name.
+            refused[at] = again[0]
     _put_sent_first(change)
     return refused
 
@@ -69,17 +74,24 @@ def _put_sent_first(change: Change) -> None:
         change.sent = len(new)
 
 
-def _drop_oldest(change: Change) -> bool:
-    """Cancel the job that has waited longest among those of the lowest priority; whether there was
-    one."""
-    lowest: list[tuple[int, int, int]] = []
-    for runner in _RUNNERS:
-        found = change.connection.execute(_LOWEST, (change.number, runner)).fetchone()
-        if found is not None:
-            chosen = (change.number, runner, found[0])
-            lowest.append((found[0], *change.connection.execute(_OLDEST, chosen).fetchone()))
-    if not lowest:
+def _drop_oldest(change: Change, flow: str) -> bool:
+    """Cancel the job that has waited longest among those of the lowest priority, for a job of this
+    flow; whether there was one."""
+    oldest = [found for runner in _RUNNERS if (found := _oldest(change, runner, flow))]
+    if not oldest:
         return False
-    _, _, id = min(lowest)
+    _, _, id = min(oldest)
     completion.cancel(change, [entries.by_ids(change.connection, [id])[id]])
     return True
+
+
+def _oldest(change: Change, runner: int, flow: str) -> tuple[int, int, int] | None:
+    """Priority, position and row of the job that goes first, of those outside of the flow: it is
+    stored as a whole or not at all."""
+    priority, connection = -1, change.connection
+    while found := connection.execute(_NEXT_PRIORITY, (change.number, runner, priority)).fetchone():
+        (priority,) = found
+        oldest = connection.execute(_OLDEST, (change.number, runner, priority, flow)).fetchone()
+        if oldest is not None:
+            return priority, *oldest
+    return None

@@ -110,6 +110,27 @@ class QueueBoundsConformance(Ground):
         assert await store.append(QUEUE, items, bound=LAST_THREE) == {}
         assert await self.run_all(store, self.worker(store)) == [i.job_id for i in items[4:]]
 
+    async def test_jobs_of_a_flow_do_not_make_room_for_one_another(self, store: Store) -> None:
+        flow = Constraints(flow="f")
+        old = [parcel(), parcel(constraints=Constraints(flow="g", priority=9))]
+        await store.append(QUEUE, old)
+        first, later = ([parcel(constraints=flow) for _ in range(count)] for count in (2, 4))
+        assert await store.append(QUEUE, first, bound=LAST_THREE) == {}
+        refused = await store.append(QUEUE, [*later, parcel()], bound=LAST_THREE)
+        assert refused == {1: NO_ROOM, 2: NO_ROOM, 3: NO_ROOM}
+        assert await self.ended(store, [*old, *first, *later]) == [State.CANCELLED] * 3
+
+    async def test_a_job_of_a_flow_that_was_handed_back_is_kept_for_it(self, store: Store) -> None:
+        worker, flow = self.worker(store), Constraints(flow="f")
+        items = [parcel(constraints=flow), parcel(constraints=flow), parcel()]
+        await store.append(QUEUE, items)
+        await self.take(worker, 3)
+        await worker.close()
+        new = [parcel(constraints=flow), parcel(constraints=flow)]
+        assert await store.append(QUEUE, new, bound=LAST_THREE) == {1: NO_ROOM}
+        assert await self.ended(store, items[2:]) == [State.CANCELLED]
+        assert await store.count(QUEUE) == Counts(waiting=3)
+
     async def test_only_jobs_that_wait_for_a_worker_are_dropped(self, store: Store) -> None:
         worker = self.worker(store)
         await store.append(QUEUE, [parcel(), parcel(delay_ms=60_000)])
