@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from headrace.worker.processes.signals import ending_signals
 from tests.cli.programs import Program
 
 SHOP = '''
@@ -58,6 +60,16 @@ async def spill(name: str) -> None:
 '''
 
 Start = Callable[..., Program]
+
+
+@pytest.fixture(autouse=True)
+def signals() -> Iterator[None]:
+    """Commands that are run in this process leave its signals as they were: programs that it starts
+    later would ignore those that it ignores."""
+    before = {number: signal.getsignal(number) for number in ending_signals()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture
