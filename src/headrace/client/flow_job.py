@@ -137,20 +137,17 @@ class FlowJob(Job[R]):
         Args:
             by: Who asks for it, for the history of the jobs.
         """
-        store = (await self._app.session()).store
-        replayed = 0
+        replay = FlowReplay((await self._app.session()).store, by)
         for queue, part in (await self._parts(members=True)).items():
             for chunk in _chunks(part.failed):
-                replayed += sum(await store.replay(queue, chunk, by=by))
-        before = FlowReplay(store, by)
+                await replay.replay(queue, chunk)
         seen = await self._seen(self.ends)
         for queue, jobs in (await _by_queue(job for job in seen if _died_with(seen[job]))).items():
             for some in _chunks(jobs):
-                await before.resume(queue, [job.job_id for job in some])
-        replayed += len(before.replayed)
-        if not replayed:
-            before.refuse_stuck()
-        return replayed
+                await replay.resume(queue, [job.job_id for job in some])
+        if not replay.replayed:
+            replay.refuse_stuck()
+        return len(replay.replayed)
 
     def resume_sync(self) -> int:
         """`resume` for code without an event loop."""
