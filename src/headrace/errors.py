@@ -412,8 +412,8 @@ class JobNotFound(JobError):
 
     def __init__(self, job_id: str) -> None:
         super().__init__(
-            f"job {job_id} is not in the store: it never was, or it has ended and is no longer "
-            "kept (keep_done, result_ttl)",
+            f"job {job_id} is not in the store: it never was, it was removed, or it has ended and "
+            "is no longer kept (keep_done, result_ttl)",
             job_id,
         )
 
@@ -500,7 +500,8 @@ class ResultExpired(JobError):
 
     def __init__(self, job_id: str) -> None:
         super().__init__(
-            f"the result of job {job_id} is not in the store: its result_ttl has passed or is 0",
+            f"the result of job {job_id} is not in the store: its result_ttl has passed or is 0, "
+            "or the job was removed",
             job_id,
         )
 

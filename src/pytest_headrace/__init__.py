@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -86,11 +86,24 @@ def headrace(request: pytest.FixtureRequest, headrace_app: Headrace) -> Iterator
     """The app on a fresh store in memory, and what a test asks and does about its jobs."""
     marker = request.node.get_closest_marker("headrace")
     options = {"inline": request.config.getini("headrace_inline")}
-    with headrace_app.testing(**options | (marker.kwargs if marker else {})) as kit:
+    with headrace_app.testing(**options | (marked(marker) if marker else {})) as kit:
         yield kit
         if request.node.stash.get(_HAS_FAILED, False):
             # What it asked for may come after the line that failed.
             kit._forget()
+
+
+_OPTIONS = ("inline", "raise_errors", "now")
+
+
+def marked(marker: pytest.Mark) -> dict[str, Any]:
+    """The options that a mark gives to `app.testing()`; others fail the test with one sentence."""
+    wrong = [*map(repr, marker.args), *(f"{each}=" for each in marker.kwargs.keys() - _OPTIONS)]
+    if wrong:
+        _refuse(
+            f"@pytest.mark.headrace takes inline=, raise_errors= and now=, not {', '.join(wrong)}"
+        )
+    return dict(marker.kwargs)
 
 
 def imported(named: str) -> Headrace:

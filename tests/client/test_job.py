@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -155,6 +156,70 @@ async def test_a_job_is_found_by_its_id_however_many_queues_there_are(app: Headr
     with pytest.raises(JobNotFound):
         await app.job("unknown").status()
     assert asked.calls.total() <= 5, asked.calls
+
+
+async def test_who_waits_for_a_job_waits_in_the_queue_that_it_is_moved_to(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @app.task(queue="near")
+    async def work(number: int) -> int:
+        return number
+
+    job = await work.options(delay=3_600).enqueue(7)
+    waiting = asyncio.create_task(job.result(30))
+    begun = await asked_in(app, "near", monkeypatch)
+    async with app.worker(queues=["far"]):
+        await begun.wait()
+        assert await app.admin.reschedule(job.id, queue="far", delay=0.5) == 1
+        assert await waiting == 7
+    assert (await job.info()).queue == "far"
+
+
+async def test_who_waits_hears_nothing_false_while_a_job_is_on_its_way(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @app.task(queue="near")
+    async def work(number: int) -> int:
+        return number
+
+    job = await work.options(delay=3_600).enqueue(7)
+    found = [None, None, "near", "far"]
+
+    async def find_queue(job_id: bytes) -> str | None:
+        return found.pop(0)
+
+    await app.admin.reschedule(job.id, queue="far", delay=0)
+    monkeypatch.setattr(app, "find_queue", find_queue)
+    async with app.worker(queues=["far"]):
+        assert await job.result(30) == 7
+    assert not found
+
+
+async def test_a_handle_asks_in_the_queue_that_its_job_was_moved_to(app: Headrace) -> None:
+    @app.task(queue="near")
+    async def work() -> None: ...
+
+    asked, cancelled = [await work.options(delay=3_600).enqueue() for _ in range(2)]
+    ids = [asked.id, cancelled.id]
+    assert await app.admin.reschedule(ids, queue="far") == 2
+    assert await asked.status() is State.SCHEDULED
+    assert await cancelled.cancel()
+    assert await app.job(cancelled.id).status() is State.CANCELLED
+
+
+async def asked_in(app: Headrace, queue: str, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Set once someone waits for a job of this queue."""
+    store, begun = (await app.session()).store, asyncio.Event()
+    listen = store.on_finished
+
+    async def on_finished(name: str, listener: Any) -> Any:
+        heard = await listen(name, listener)
+        if name == queue:
+            begun.set()
+        return heard
+
+    monkeypatch.setattr(store, "on_finished", on_finished)
+    return begun
 
 
 def test_a_progress_that_cannot_be_read_is_none() -> None:

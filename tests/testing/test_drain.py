@@ -454,6 +454,37 @@ async def test_inline_runs_a_job_before_enqueue_returns(app: Headrace) -> None:
     assert ("second", 3) not in seen
 
 
+@pytest.mark.parametrize("raise_errors", [True, False])
+async def test_jobs_that_send_themselves_inline_are_found_out(
+    app: Headrace, raise_errors: bool
+) -> None:
+    @app.task(name="down")
+    async def down(n: int) -> None:
+        if n:
+            await down.enqueue(n - 1)
+
+    @app.task(name="again")
+    async def again() -> None:
+        await down.enqueue(1)
+        await again.enqueue()
+        await again.enqueue()
+
+    @app.task(name="again_in_thread")
+    def again_in_thread() -> None:
+        again_in_thread.enqueue_sync()
+
+    with app.testing(inline=True, raise_errors=raise_errors) as headrace:
+        await down.enqueue(30)
+        with pytest.raises(AssertionError, match=r"50 deep, .*'again', 'down': does a job send"):
+            await again.enqueue()
+        with pytest.raises(AssertionError, match="latest of 'again_in_thread': does a job"):
+            await asyncio.to_thread(again_in_thread.enqueue_sync)
+        assert len(headrace.sent(again)) <= 50
+        # It is over with the test's own send.
+        await down.enqueue(1)
+        await asyncio.gather(*(down.enqueue(0) for _ in range(100)))
+
+
 async def test_a_kit_that_raises_no_errors_drains_without_them(app: Headrace) -> None:
     @app.task(retry=Retry(1))
     def fails() -> None:

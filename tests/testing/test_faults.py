@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Literal
 
 import pytest
 
-from headrace import ConfigError, Context, EnqueueUnknown, Headrace, StoreUnavailable
+from headrace import ConfigError, Context, EnqueueUnknown, Headrace, JobFailed, StoreUnavailable
 from headrace.testing import TestKit
 
 app = Headrace("memory://", crash_limit=3)
@@ -73,6 +74,34 @@ class TestWorkersThatDie:
         assert await job.status() == "dead"
         assert len(runs) == 3
 
+    @pytest.mark.parametrize("after", ["run", "fetch"])
+    async def test_no_more_workers_die_than_may(
+        self, kit: TestKit, after: Literal["run", "fetch"]
+    ) -> None:
+        kit.crash(pay, after=after, times=5)
+        job = await pay.enqueue("o-1")
+        await kit.drain(raise_errors=False)
+        assert len(runs) == (3 if after == "run" else 0)
+        with pytest.raises(JobFailed, match="3 workers died"):
+            await job.result(5)
+
+    async def test_no_more_leases_are_lost_than_may(self, kit: TestKit) -> None:
+        kit.lose_lease(pay, times=5)
+        job = await pay.enqueue("o-1")
+        await kit.drain(raise_errors=False)
+        assert len(runs) == 3
+        assert await job.status() == "dead"
+
+    async def test_a_job_that_never_runs_kills_no_worker(self, kit: TestKit) -> None:
+        kit.crash(pay)
+        late = await pay.options(expires=1).enqueue("o-1")
+        kit.clock.advance(seconds=2)
+        await kit.drain(raise_errors=False)
+        assert await late.status() == "dead"
+        await pay.enqueue("o-2")
+        await kit.drain()
+        assert runs == [("o-2", 1), ("o-2", 2)]
+
     async def test_a_batch_runs_again_as_a_whole(self, kit: TestKit) -> None:
         kit.crash(gather)
         await app.enqueue_many([gather.call("o-1"), gather.call("o-2")])
@@ -85,6 +114,14 @@ class TestWorkersThatDie:
         await topic.publish("o-2")
         await kit.drain()
         assert sorted(runs) == [("o-1", 1), ("o-2", 1), ("o-2", 2)]
+
+    async def test_only_of_one_name(self, kit: TestKit) -> None:
+        kit.crash(pay.name)
+        kit.lose_lease("orders/billing")
+        await pay.enqueue("o-1")
+        await topic.publish("o-2")
+        await kit.drain()
+        assert sorted(runs) == [("o-1", 1), ("o-1", 2), ("o-2", 1), ("o-2", 2)]
 
     async def test_a_lease_that_is_lost_while_it_runs(self, kit: TestKit) -> None:
         kit.lose_lease(wait)
@@ -123,8 +160,12 @@ class TestWorkersThatDie:
             kit.crash(after="lunch")  # type: ignore[arg-type]
         with pytest.raises(ConfigError, match="not both"):
             kit.crash(before="run", after="run")
-        with pytest.raises(ConfigError, match="takes a task, not 'pay'"):
-            kit.crash("pay")  # type: ignore[arg-type]
+        with pytest.raises(
+            ConfigError, match=r"crash\(.*\): the app has no task 'pays'; it has pay, "
+        ):
+            kit.crash("pays")
+        with pytest.raises(ConfigError, match=r"lose_lease\(\) takes a task, or its name, not 5"):
+            kit.lose_lease(5)  # type: ignore[arg-type]
 
 
 class TestAStoreThatFails:

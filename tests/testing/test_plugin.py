@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ from textwrap import dedent
 import pytest
 
 import pytest_headrace
+from headrace import Headrace
 
 SHOP = """
     from headrace import Headrace
@@ -124,6 +126,8 @@ SETTINGS = """
     asyncio_default_fixture_loop_scope = function
 """
 WRONG = """
+    import pytest
+
     def test_that_fails_says_one_thing(headrace):
         headrace.crash(after="run")
         headrace.fail("settle")
@@ -135,6 +139,10 @@ WRONG = """
 
     def test_that_does_not_await(headrace):
         headrace.drain()
+
+    @pytest.mark.headrace(raise_error=False)
+    def test_with_an_option_that_there_is_not(headrace):
+        pass
 """
 START = """
     import sys
@@ -156,9 +164,10 @@ def test_the_fixture_is_there_for_all_kinds_of_tests(tmp_path: Path) -> None:
         "own/test_own.py": "def test_it(headrace): assert headrace.app.namespace == 'own'",
     }
     done = _tested(tmp_path, files)
-    assert "1 failed, 14 passed, 2 errors in" in done.stdout, done.stdout + done.stderr
+    assert "1 failed, 14 passed, 3 errors in" in done.stdout, done.stdout + done.stderr
     assert done.stdout.count("E       AssertionError: crash(after='run') did not happen") == 1
     assert done.stdout.count("E       AssertionError: drain() was not awaited") == 1
+    assert "\n@pytest.mark.headrace takes inline=, raise_errors= and now=, not" in done.stdout
     assert not (tmp_path / "real.db").exists()
 
 
@@ -202,6 +211,19 @@ def test_the_kit_needs_no_pytest() -> None:
         [sys.executable, "-c", dedent(program)], capture_output=True, text=True, check=True
     )
     assert done.stdout == "StoreConformance is a suite of pytest tests: pip install pytest\n"
+
+
+def test_a_mark_with_other_options_is_one_sentence() -> None:
+    mark = pytest.mark.headrace(inline=True, raise_error=False).mark
+    says = "@pytest.mark.headrace takes inline=, raise_errors= and now=, not raise_error="
+    with pytest.raises(pytest.fail.Exception, match=re.escape(says)) as failed:
+        pytest_headrace.marked(mark)
+    assert failed.value.pytrace is False
+    with pytest.raises(pytest.fail.Exception, match="not True"):
+        pytest_headrace.marked(pytest.mark.headrace(True).mark)
+    of_testing = inspect.signature(Headrace.testing).parameters.keys() - {"self"}
+    every = pytest.mark.headrace(**dict.fromkeys(of_testing)).mark
+    assert pytest_headrace.marked(every).keys() == of_testing
 
 
 def test_a_missing_or_wrong_app_is_one_sentence() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -164,6 +166,46 @@ async def test_a_flow_resumes_by_itself(app: Headrace, mill: Mill) -> None:
     assert await flow.status() is State.DONE
     assert (await flow.progress()).fraction == 1
     assert await flow.resume() == 0
+
+
+async def test_what_fails_again_at_once_is_replayed_once(
+    app: Headrace, mill: Mill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = await app.enqueue(group(mill.grind.call(n) for n in (-1, -2)).then(mill.total.call()))
+
+    async def has_failed() -> None:
+        while True:
+            if await flow.counts() == FlowCounts(dead=3):
+                break
+            await asyncio.sleep(0.01)
+
+    await failing_at_once(app, has_failed, monkeypatch)
+    async with app.worker(), asyncio.timeout(30):
+        await has_failed()
+        mill.ran.clear()
+        assert await flow.resume() == 2
+        assert sorted(mill.ran) == ["grind -1", "grind -2"]
+        mill.ran.clear()
+        assert await app.admin.resume_flow(flow.id) == 2
+        assert sorted(mill.ran) == ["grind -1", "grind -2"]
+        mill.ran.clear()
+        await app.admin.replay([flow.id, *(job.id for job in flow.jobs)])
+        assert sorted(mill.ran) == ["grind -1", "grind -2"]
+
+
+async def failing_at_once(
+    app: Headrace, has_failed: Callable[[], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever replays jobs hears of it when they have failed again."""
+    store = (await app.session()).store
+    replay = store.replay
+
+    async def replay_and_fail(*args: Any, **options: Any) -> list[bool]:
+        done = await replay(*args, **options)
+        await has_failed()
+        return done
+
+    monkeypatch.setattr(store, "replay", replay_and_fail)
 
 
 async def test_a_flow_is_counted_while_it_runs(app: Headrace) -> None:

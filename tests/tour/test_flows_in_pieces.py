@@ -14,6 +14,7 @@ from headrace import (
     Headrace,
     JobCancelled,
     JobFailed,
+    JobNotFound,
     ResultTimeout,
     Retry,
     State,
@@ -42,7 +43,16 @@ class Press:
         async def far(number: int) -> int:
             return number
 
+        @app.task(queue="far", result_ttl=0, keep_done=0)
+        async def vanish(number: int) -> int:
+            return number
+
+        @app.task
+        async def join(numbers: list[int]) -> int:
+            return sum(numbers)
+
         self.press, self.near, self.far = press, near, far
+        self.vanish, self.join = vanish, join
 
 
 @pytest.fixture
@@ -181,6 +191,37 @@ async def test_a_flow_whose_last_job_was_removed_is_not_done(app: Headrace, brok
         assert await flow.jobs[0].result(timeout=20) == 1
     assert await flow.counts() == FlowCounts(done=1, cancelled=1)
     assert await flow.status() is State.CANCELLED
+
+
+async def test_jobs_that_went_with_their_queue_are_not_done(app: Headrace, broken: Press) -> None:
+    both = group(broken.far.call(number) for number in (1, 2))
+    flow = await app.enqueue(both.then(broken.join.call()))
+    await app.admin.remove_queue("far", force=True)
+    assert await flow.counts() == FlowCounts(cancelled=3)
+    assert (await flow.progress()).fraction == 0
+    assert await flow.status() is State.CANCELLED
+    for job in flow.jobs[:2]:
+        with pytest.raises(JobNotFound):
+            await job.status()
+        with pytest.raises(JobNotFound):
+            await job.result(timeout=5)
+    alone = await app.enqueue(group([broken.far.call(3), broken.far.call(4)]))
+    await app.admin.remove_queue("far", force=True)
+    assert await alone.counts() == FlowCounts(cancelled=2)
+    with pytest.raises(JobNotFound):
+        await alone.status()
+
+
+async def test_jobs_that_were_done_stay_so_without_their_queue(
+    app: Headrace, broken: Press
+) -> None:
+    broken.broken = False
+    flow = await app.enqueue(chain(broken.vanish.call(1), broken.near.call()))
+    async with app.worker():
+        assert await flow.result(timeout=20) == 1
+    assert await app.admin.remove_queue("far")
+    assert await flow.counts() == FlowCounts(done=2)
+    assert await flow.status() is State.DONE
 
 
 async def test_what_waits_for_a_removed_queue_is_cancelled(app: Headrace, broken: Press) -> None:

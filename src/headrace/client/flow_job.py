@@ -77,7 +77,7 @@ class FlowJob(Job[R]):
         """How many jobs of the flow are in each state, those that were added included: one question
         for each queue of the flow, however large it is. Done and cancelled jobs are counted until
         an hour after the flow has ended; later, jobs that the store does not know count as done.
-        If the queue of the last job was removed, its jobs count as cancelled."""
+        In a queue that was removed, they count as cancelled, unless the last job is done."""
         return (await self._counted())[0]
 
     def counts_sync(self) -> FlowCounts:
@@ -137,20 +137,17 @@ class FlowJob(Job[R]):
         Args:
             by: Who asks for it, for the history of the jobs.
         """
-        store = (await self._app.session()).store
-        replayed = 0
+        replay = FlowReplay((await self._app.session()).store, by)
         for queue, part in (await self._parts(members=True)).items():
             for chunk in _chunks(part.failed):
-                replayed += sum(await store.replay(queue, chunk, by=by))
-        before = FlowReplay(store, by)
+                await replay.replay(queue, chunk)
         seen = await self._seen(self.ends)
         for queue, jobs in (await _by_queue(job for job in seen if _died_with(seen[job]))).items():
             for some in _chunks(jobs):
-                await before.resume(queue, [job.job_id for job in some])
-        replayed += len(before.replayed)
-        if not replayed:
-            before.refuse_stuck()
-        return replayed
+                await replay.resume(queue, [job.job_id for job in some])
+        if not replay.replayed:
+            replay.refuse_stuck()
+        return len(replay.replayed)
 
     def resume_sync(self) -> int:
         """`resume` for code without an event loop."""
@@ -198,14 +195,24 @@ class FlowJob(Job[R]):
             if part.counts.total >= len(jobs):
                 counts += part.counts
             else:
-                gone = State.CANCELLED if self._was_removed(queue, parts) else State.DONE
+                gone = await self._state_of_forgotten(queue, parts)
                 seen = (await self._seen(jobs)).values()
                 counts += count_states([each.state if each else gone for each in seen])
         return counts, any(part.counts.total for part in parts.values())
 
-    def _was_removed(self, queue: str, parts: Mapping[str, FlowPart]) -> bool:
-        """Whether the last job went with its queue. Else it is counted for longer than all others
-        that are not dead."""
+    async def _state_of_forgotten(self, queue: str, parts: Mapping[str, FlowPart]) -> State:
+        """How jobs of the queue have ended that the store knows nothing of."""
+        last = FlowCounts() if self.gives_list else parts[await self._found_queue()].counts
+        if last.total and last.state is State.DONE:
+            return State.DONE
+        if self._went_last(queue, parts):
+            return State.CANCELLED
+        queues = await (await self._app.session()).store.queues()
+        return State.DONE if queue in queues else State.CANCELLED
+
+    def _went_last(self, queue: str, parts: Mapping[str, FlowPart]) -> bool:
+        """Whether the last job went with its queue, even if that is there again. Else it is counted
+        for longer than all others that are not dead."""
         others = [
             part.counts for name, part in parts.items() if name != queue and part.counts.total
         ]

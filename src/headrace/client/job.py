@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -13,13 +12,12 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from headrace.client.attempts import run_started
-from headrace.client.job_failure import job_failure
+from headrace.client.job_end import ResultForms, job_failure, unpacked_result
 from headrace.client.job_info import JobInfo, job_info
 from headrace.client.portal import Portal
 from headrace.client.send.sync_use import explained_in_sync_code
 from headrace.client.session import ClientSession
 from headrace.client.watch import JobUpdate, JobWatch
-from headrace.core import codec
 from headrace.core.bounds import check_seconds
 from headrace.core.clock import Duration
 from headrace.core.foreign_words import OF_JOBS
@@ -27,14 +25,9 @@ from headrace.core.job import ids
 from headrace.core.job.ids import JobId
 from headrace.core.job.progress import Progress, decode_progress
 from headrace.core.job.state import State
-from headrace.core.job.verdict import Verdict, decode_verdict
-from headrace.core.misfit import field_problem
-from headrace.core.payload.codecs import Form
-from headrace.core.payload.packing import unpack
 from headrace.core.task.call import Call
 from headrace.core.wrong_use import foreign_names
 from headrace.errors import (
-    JobCancelled,
     JobNotFound,
     ResultExpired,
     ResultTimeout,
@@ -43,25 +36,21 @@ from headrace.errors import (
 from headrace.store.contract import JobSnapshot
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 # Seconds in which the replay of a job mostly arrives at those that wait for it in other queues, and
 # at most between two looks if it does not: a worker may have to bring it first.
 _RESUMED_IN = 0.02
 _RESUMED_POLL = 1.0
+# Seconds in which a job that a person moves arrives in its other queue, also one of many.
+_MOVED_IN = 1.0
 
 
-class JobApp(Protocol):
+class JobApp(ResultForms, Protocol):
     """What the handle of a job needs of the app that sent it. `Headrace` is one."""
 
     @property
     def portal(self) -> Portal: ...
-
-    @property
-    def max_payload(self) -> int: ...
-
-    def result_form(self, content: str) -> Form | None:
-        """The codec of results with this content type, if a task of the app has it."""
-        ...
 
     async def session(self) -> ClientSession:
         """What this event loop holds of the store; opened when first asked for."""
@@ -95,7 +84,8 @@ class Job(Generic[R]):
     @explained_in_sync_code("job.result_sync()")
     async def result(self, timeout: Duration | None = None) -> R:
         """What the task returned, once it has. Raises `JobFailed`, `JobCancelled`, `ResultTimeout`
-        after `timeout` seconds, or `ResultExpired` if the result is not kept (any more).
+        after `timeout` seconds, `ResultExpired` if the result is not kept (any more), or
+        `JobNotFound` if the job was removed with its queue.
 
         Args:
             timeout: Seconds, or a timedelta, to wait; for ever unless said.
@@ -107,7 +97,8 @@ class Job(Generic[R]):
             left = None if until is None else max(0.0, until - time.monotonic())
             snapshot = await self._ended(timeout, left)
             if snapshot is None:
-                raise ResultExpired(self.id)
+                await self._find_again(until)
+                continue
             if snapshot.state is not State.DEAD:
                 return self._unpacked(snapshot)
             store, queue = (await self._app.session()).store, await self._found_queue()
@@ -171,10 +162,8 @@ class Job(Generic[R]):
         """End the job, whatever state it is in: True if it is cancelled, by this call or before, or
         if it is running and its worker was asked to end it; False if it had ended otherwise.
         `JobNotFound` if the store does not know it."""
-        session = await self._app.session()
-        (state,) = await session.store.cancel(await self._found_queue(), [self.job_id])
-        if state is None:
-            raise JobNotFound(self.id)
+        store = (await self._app.session()).store
+        state = await self._answered(lambda queue: store.cancel(queue, [self.job_id]))
         return state in (State.CANCELLED, State.RUNNING)
 
     def cancel_sync(self) -> bool:
@@ -210,12 +199,35 @@ class Job(Generic[R]):
                 yield update
 
     async def _snapshot(self, *, bodies: bool) -> JobSnapshot:
-        session = await self._app.session()
-        queue = await self._found_queue()
-        (snapshot,) = await session.store.get(queue, [self.job_id], bodies=bodies)
-        if snapshot is None:
+        store = (await self._app.session()).store
+        return await self._answered(lambda queue: store.get(queue, [self.job_id], bodies=bodies))
+
+    async def _answered(self, ask: Callable[[str], Awaitable[Sequence[T | None]]]) -> T:
+        """What the store answers for the job's queue, or for the one that it was moved to;
+        `JobNotFound` if that is nothing."""
+        (answer,) = await ask(await self._found_queue())
+        if answer is None and await self._is_elsewhere():
+            (answer,) = await ask(await self._found_queue())
+        if answer is None:
             raise JobNotFound(self.id)
-        return snapshot
+        return answer
+
+    async def _is_elsewhere(self) -> bool:
+        """Whether the store knows the job after all: people move jobs to other queues."""
+        queue = await self._app.find_queue(self.job_id)
+        self._queue = queue or self._queue
+        return queue is not None
+
+    async def _find_again(self, until: float | None) -> None:
+        """Find the queue that the job was moved to. Without one, the store has forgotten it."""
+        patient_until = min(time.monotonic() + _MOVED_IN, math.inf if until is None else until)
+        pause = _RESUMED_IN
+        while not await self._is_elsewhere():
+            if time.monotonic() + pause > patient_until:
+                queues = await (await self._app.session()).store.queues()
+                raise (ResultExpired if self._queue in queues else JobNotFound)(self.id)
+            await asyncio.sleep(pause)
+            pause *= 2
 
     async def _found_queue(self) -> str:
         """The queue; a handle made from an id alone looks it up."""
@@ -226,33 +238,7 @@ class Job(Generic[R]):
         return self._queue
 
     def _unpacked(self, snapshot: JobSnapshot) -> R:
-        verdict = decode_verdict(snapshot.verdict) if snapshot.verdict else None
-        if snapshot.state is State.CANCELLED:
-            raise JobCancelled(self.id)
-        if verdict is None:
-            raise ResultExpired(self.id)
-        try:
-            if verdict.content or verdict.packing is not None:
-                return self._unpacked_value(verdict)
-            value: R = codec.decoder(self._returns)(verdict.value)
-        except codec.DECODE_ERRORS as error:
-            raise self._unreadable(error) from None
-        return value
-
-    def _unreadable(self, error: Exception) -> ResultUnreadable:
-        says = f"; its task says that it returns {inspect.formatannotation(self._returns)}"
-        return ResultUnreadable(self.id, f"{field_problem(error)}{says}")
-
-    def _unpacked_value(self, verdict: Verdict) -> R:
-        form = self._app.result_form(verdict.content)
-        if form is None:
-            problem = f"it comes as {verdict.content!r}: declare a task of this app with its codec"
-            raise ResultUnreadable(self.id, problem)
-        try:
-            data = unpack(verdict.value, verdict.packing, self._app.max_payload)
-            value: R = form.decoder(self._returns)(data)
-        except Exception as error:
-            raise self._unreadable(error) from None
+        value: R = unpacked_result(self._app, self.id, snapshot, self._returns)
         return value
 
     def __repr__(self) -> str:

@@ -147,7 +147,9 @@ class TestKit(SentChecks, FaultMaker):
         override.__enter__()
         self._override = override
         workers = self.app.running_workers
-        self._store = TestedStore(self.app.store, self.clock, self._sent_log, workers)
+        self._store = TestedStore(
+            self.app.store, self.clock, self._sent_log, workers, self.app.crash_limit
+        )
         vars(self.app)["_store"] = self._store
         vars(self.app)["_sessions"] = TestedSessions(workers)
         self._inside.enter_context(replaced(self.app, portal=ServingPortal(self.app.portal)))

@@ -22,7 +22,7 @@ from headrace.core.job.envelope import runner_of
 from headrace.core.job.history import History, decode_history
 from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import gated_task
-from headrace.core.job.state import Reason, State
+from headrace.core.job.state import REFUSED, State
 from headrace.store.contract import JobSnapshot
 
 if TYPE_CHECKING:
@@ -32,12 +32,6 @@ if TYPE_CHECKING:
 _PAGE = 1000
 _MOST_COUNTED = 10_000
 _ENDED = (State.DONE, State.CANCELLED)
-_REFUSED = {
-    Reason.BAD_ARGUMENTS, Reason.BAD_EVENT, Reason.CRASH_LOOP, Reason.EXPIRED, Reason.MALFORMED,
-    Reason.NEWER_FORMAT, Reason.OVERSIZE, Reason.PAYLOAD_UNAVAILABLE, Reason.UNKNOWN_TASK,
-    Reason.WRONG_VERSION,
-}  # fmt: skip
-"""Reasons for which a worker gives up a job before it enters the function."""
 _NEWER = (
     "A newer version of Headrace sent it, in a format that this one cannot read: a worker of that "
     "version runs it"
@@ -213,7 +207,7 @@ class Why:
 
     def _tries(self, history: History) -> str:
         """How many attempts there were; the last record may be of a run that never began."""
-        refused = self._seen.reason in _REFUSED and not history.attempts[-1].error_type
+        refused = self._seen.reason in REFUSED and not history.attempts[-1].error_type
         count = len(history.attempts) - refused
         if count:
             replayed = " since its replay" if history.replayed_ms else ""

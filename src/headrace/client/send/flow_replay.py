@@ -23,16 +23,26 @@ class FlowReplay:
         self._store = store
         self._by = by
         self.replayed: set[Cause] = set()
-        """Jobs that had failed before others, and were replayed for them."""
+        """Each is replayed once: it may fail again while those that wait for it are looked at."""
         self.stuck: dict[JobId, Cause] = {}
         """Jobs that can never run, because the one that failed before them is not kept any more."""
 
     async def send(self, queue: str, job_ids: Sequence[JobId]) -> list[bool]:
         """For each job whether it was replayed, or a job that keeps it from running."""
-        sent = await self._store.replay(queue, job_ids, by=self._by)
+        sent = await self.replay(queue, job_ids)
         left = [job_id for job_id, done in zip(job_ids, sent, strict=True) if not done]
         resumed = await self.resume(queue, left) if left else set()
         return [done or job_id in resumed for job_id, done in zip(job_ids, sent, strict=True)]
+
+    async def replay(self, queue: str, job_ids: Sequence[JobId]) -> list[bool]:
+        """For each job whether it was replayed, now or before."""
+        named = [Cause(queue, job_id) for job_id in job_ids]
+        new = [cause for cause in named if cause not in self.replayed]
+        if new:
+            new_ids = [cause.job_id for cause in new]
+            sent = await self._store.replay(queue, new_ids, by=self._by)
+            self.replayed.update(cause for cause, done in zip(new, sent, strict=True) if done)
+        return [cause in self.replayed for cause in named]
 
     async def resume(self, queue: str, job_ids: Sequence[JobId]) -> set[JobId]:
         """Replay what failed before these jobs; returns those that go on."""
@@ -73,10 +83,6 @@ class FlowReplay:
     async def _replay(self, causes: Iterable[Cause]) -> None:
         by_queue: dict[str, list[JobId]] = {}
         for cause in dict.fromkeys(causes):
-            if cause not in self.replayed:
-                by_queue.setdefault(cause.queue, []).append(cause.job_id)
+            by_queue.setdefault(cause.queue, []).append(cause.job_id)
         for queue, job_ids in by_queue.items():
-            sent = await self._store.replay(queue, job_ids, by=self._by)
-            self.replayed |= {
-                Cause(queue, job_id) for job_id, done in zip(job_ids, sent, strict=True) if done
-            }
+            await self.replay(queue, job_ids)

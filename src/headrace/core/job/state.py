@@ -42,3 +42,11 @@ class Reason(StrEnum):
     WRONG_VERSION = "wrong_version"
     KEY_FAILED = "key_failed"
     PAYLOAD_UNAVAILABLE = "payload_unavailable"
+
+
+REFUSED = {
+    Reason.BAD_ARGUMENTS, Reason.BAD_EVENT, Reason.CRASH_LOOP, Reason.EXPIRED, Reason.MALFORMED,
+    Reason.NEWER_FORMAT, Reason.OVERSIZE, Reason.PAYLOAD_UNAVAILABLE, Reason.UNKNOWN_TASK,
+    Reason.WRONG_VERSION,
+}  # fmt: skip
+"""Reasons for which a worker gives up a job before it enters the function."""

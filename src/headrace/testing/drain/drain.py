@@ -169,8 +169,9 @@ class Drain:
         )
 
 
-def wanted_by(app: WorkerApp, only: Only) -> Wanted:
-    """Whether a delivery is of these tasks and subscriptions; all are, without any."""
+def wanted_by(app: WorkerApp, only: Only, said: str = "drain(only=)") -> Wanted:
+    """Whether a delivery is of these tasks and subscriptions; all are, without any. `said` names
+    them if the app has no such."""
     if only is None:
         return lambda _: True
     given = [only] if isinstance(only, (Task, str)) else list(only)
@@ -181,7 +182,7 @@ def wanted_by(app: WorkerApp, only: Only) -> Wanted:
     for name in names:
         if name not in app.tasks and name not in groups:
             known = ", ".join([*app.tasks, *groups]) or "none"
-            raise ConfigError(f"drain(only=): the app has no task {name!r}; it has {known}")
+            raise ConfigError(f"{said}: the app has no task {name!r}; it has {known}")
     tasks = {name.encode() for name in names if name in app.tasks}
     queues = {queue for name in names if name in groups for queue in groups[name].queues}
     return lambda each: (

@@ -6,14 +6,17 @@ from typing import Any, Literal
 
 from headrace.client.task import Task
 from headrace.errors import ConfigError
-from headrace.testing.faults.run_faults import point_of
+from headrace.testing.drain.drain import wanted_by
+from headrace.testing.faults.run_faults import Point, point_of
 from headrace.testing.faults.store_faults import Fault
 from headrace.testing.faults.tested_store import TestedStore
+from headrace.worker.app import WorkerApp
 
 
 class FaultMaker:
     """The part of the test kit that lets things go wrong."""
 
+    app: WorkerApp
     _store: TestedStore | None = None
 
     @property
@@ -34,7 +37,7 @@ class FaultMaker:
 
     def crash(
         self,
-        task: Task[..., Any] | None = None,
+        task: Task[..., Any] | str | None = None,
         *,
         before: Literal["run", "settle"] | None = None,
         after: Literal["fetch", "run"] | None = None,
@@ -46,26 +49,31 @@ class FaultMaker:
         fails if no such run comes.
 
         Args:
-            task: Only runs of this task or subscription; of any if left out.
+            task: Only runs of this task or subscription, or of that name; of any if left out.
             before: `"run"`: the worker has the job, and has not begun it. `"settle"` is the same as
                 `after="run"`.
             after: `"run"`, the default: the function has ended, and nobody knows. `"fetch"` is the
                 same as `before="run"`.
-            times: How many runs in a row. After `crash_limit` of them the job is dead.
+            times: How many runs in a row, at most: after `crash_limit` of them the job is dead.
         """
         point, said = point_of(before, after)
-        self.store.run_faults.add(point, task, times, said)
+        self._add(point, task, times, said)
 
-    def lose_lease(self, task: Task[..., Any] | None = None, *, times: int = 1) -> None:
+    def lose_lease(self, task: Task[..., Any] | str | None = None, *, times: int = 1) -> None:
         """Have the next run lose its lease while it runs, as that of a worker that hangs: the job
         goes to another worker, the run is cancelled, and its outcome is not written. The test fails
         if no such run comes.
 
         Args:
-            task: Only runs of this task or subscription; of any if left out.
-            times: How many runs in a row.
+            task: Only runs of this task or subscription, or of that name; of any if left out.
+            times: How many runs in a row, at most: after `crash_limit` of them the job is dead.
         """
-        self.store.run_faults.add("during run", task, times, "lose_lease()")
+        self._add("during run", task, times, "lose_lease()")
+
+    def _add(self, point: Point, task: object, times: int, said: str) -> None:
+        if task is not None and not isinstance(task, (Task, str)):
+            raise ConfigError(f"{said} takes a task, or its name, not {task!r}")
+        self.store.run_faults.add(point, wanted_by(self.app, task, said), times, said)
 
     def fail(self, verb: str, times: int = 1, *, applied: bool = False) -> None:
         """Have the store fail at its next requests of one kind, with `StoreUnavailable`. The test

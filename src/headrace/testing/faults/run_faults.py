@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Literal
+from typing import Literal
 
-from headrace.client.task import Task
-from headrace.client.topic.subscription import Subscription
 from headrace.core.bounds import check_count
 from headrace.core.job.delivery import LeasedDelivery
-from headrace.core.job.envelope import id_and_task
 from headrace.core.job.outcome import Cancelled, Dead, Done, Retried
+from headrace.core.job.state import REFUSED
 from headrace.errors import ConfigError
 from headrace.store.contract import Settlement
+from headrace.testing.drain.hand_loop import Wanted
 
 Point = Literal["before run", "after run", "during run"]
 _ENDS = (Done, Retried, Dead, Cancelled)
 
 
 class _RunFault:
-    def __init__(self, point: Point, task: Task[..., Any] | None, times: int, said: str) -> None:
-        self.point, self.task, self.left, self.said = point, task, times, said
-
-    def concerns(self, delivery: LeasedDelivery) -> bool:
-        task = self.task
-        if task is None:
-            return True
-        if isinstance(task, Subscription):
-            return delivery.queue in task.queues
-        return id_and_task(delivery.envelope)[1].decode() == task.name
+    def __init__(self, point: Point, concerns: Wanted, times: int, said: str) -> None:
+        self.point, self.concerns, self.left, self.said = point, concerns, times, said
+        self.has_struck = False
 
 
 class RunFaults:
@@ -38,12 +30,10 @@ class RunFaults:
         self._lock = threading.Lock()
         self._coming: list[_RunFault] = []
 
-    def add(self, point: Point, task: Task[..., Any] | None, times: int, said: str) -> None:
+    def add(self, point: Point, concerns: Wanted, times: int, said: str) -> None:
         check_count(f"{said}: times", times)
-        if task is not None and not isinstance(task, Task):
-            raise ConfigError(f"{said} takes a task, not {task!r}")
         with self._lock:
-            self._coming.append(_RunFault(point, task, times, said))
+            self._coming.append(_RunFault(point, concerns, times, said))
 
     def take(self, point: Point, delivery: LeasedDelivery) -> bool:
         """Whether this delivery goes wrong at this point."""
@@ -52,7 +42,7 @@ class RunFaults:
         with self._lock:
             for fault in self._coming:
                 if fault.point == point and fault.concerns(delivery):
-                    fault.left -= 1
+                    fault.left, fault.has_struck = fault.left - 1, True
                     if not fault.left:
                         self._coming.remove(fault)
                     return True
@@ -63,13 +53,16 @@ class RunFaults:
         self._coming.clear()
 
     def crashes(self, item: Settlement) -> bool:
-        """Whether the worker dies before this is written."""
-        return isinstance(item.outcome, _ENDS) and self.take("after run", item.delivery)
+        """Whether the worker dies before this is written. It does not if it refused to run it."""
+        outcome = item.outcome
+        if isinstance(outcome, Dead) and outcome.reason in REFUSED:
+            return False
+        return isinstance(outcome, _ENDS) and self.take("after run", item.delivery)
 
     @property
     def left(self) -> list[str]:
-        """The faults that have not happened."""
-        return [fault.said for fault in self._coming]
+        """The faults that have not happened, not even once."""
+        return [fault.said for fault in self._coming if not fault.has_struck]
 
 
 def point_of(before: str | None, after: str | None) -> tuple[Point, str]:

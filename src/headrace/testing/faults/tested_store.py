@@ -10,6 +10,7 @@ from headrace.core.clock import Clock
 from headrace.core.job.capacity import Capacity
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import id_and_task
+from headrace.core.job.history import decode_history
 from headrace.core.job.ids import JobId
 from headrace.core.job.parcel import Parcel
 from headrace.store.contract import Settlement, Store, StoreConsumer
@@ -32,13 +33,19 @@ class TestedStore:
     __test__ = False
 
     def __init__(
-        self, inner: Store, clock: Clock, sent: SentLog, workers: Collection[object]
+        self,
+        inner: Store,
+        clock: Clock,
+        sent: SentLog,
+        workers: Collection[object],
+        crash_limit: int,
     ) -> None:
         self.inner = inner
         self.faults = StoreFaults()
         self.run_faults = RunFaults()
         self.workers = workers
         """The workers that run now."""
+        self.crash_limit = crash_limit
         self._clock = clock
         self.sent = sent
 
@@ -152,6 +159,9 @@ class TestedConsumer:
         """Those that get to the worker."""
         kept: list[LeasedDelivery] = []
         for delivery in deliveries:
+            if self._is_refused(delivery):
+                kept.append(delivery)
+                continue
             if self._store.run_faults.take("before run", delivery):
                 await self._abandon(delivery)
                 continue
@@ -159,6 +169,11 @@ class TestedConsumer:
             if self._store.run_faults.take("during run", delivery):
                 self._losing[delivery] = asyncio.create_task(self._lose(delivery))
         return kept
+
+    def _is_refused(self, delivery: LeasedDelivery) -> bool:
+        """Whether too many workers have died of it: the next one does not begin it."""
+        crashes = decode_history(delivery.history).crashes + delivery.count - 1
+        return crashes >= self._store.crash_limit
 
     async def _abandon(self, delivery: LeasedDelivery) -> None:
         """Take a job from its worker as if that were dead, once."""

@@ -1,18 +1,74 @@
-"""What happened to a dead job, as an error."""
+"""How a job has ended, as a result or an error."""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
+from typing import Any, Protocol
 
+from headrace.core import codec
 from headrace.core.job import ids
 from headrace.core.job.envelope import decode_envelope
 from headrace.core.job.history import decode_history
 from headrace.core.job.state import Reason, State
 from headrace.core.job.verdict import Verdict, decode_verdict
-from headrace.errors import HeadraceError, JobFailed
+from headrace.core.misfit import field_problem
+from headrace.core.payload.codecs import Form
+from headrace.core.payload.packing import unpack
+from headrace.errors import (
+    HeadraceError,
+    JobCancelled,
+    JobFailed,
+    ResultExpired,
+    ResultUnreadable,
+)
 from headrace.store.contract import JobSnapshot, Store
 
 _ON_ITS_WAY = 0.2
+
+
+class ResultForms(Protocol):
+    """How the tasks of an app write their results. `Headrace` is one."""
+
+    @property
+    def max_payload(self) -> int: ...
+
+    def result_form(self, content: str) -> Form | None:
+        """The codec of results with this content type, if a task of the app has it."""
+        ...
+
+
+def unpacked_result(app: ResultForms, id: str, snapshot: JobSnapshot, returns: Any) -> Any:
+    """The result of a job that is done, as the type that its task returns; `JobCancelled`,
+    `ResultExpired` or `ResultUnreadable` if there is none."""
+    verdict = decode_verdict(snapshot.verdict) if snapshot.verdict else None
+    if snapshot.state is State.CANCELLED:
+        raise JobCancelled(id)
+    if verdict is None:
+        raise ResultExpired(id)
+    if verdict.content or verdict.packing is not None:
+        return _of_form(app, id, verdict, returns)
+    try:
+        return codec.decoder(returns)(verdict.value)
+    except codec.DECODE_ERRORS as error:
+        raise _unreadable(id, error, returns) from None
+
+
+def _of_form(app: ResultForms, id: str, verdict: Verdict, returns: Any) -> Any:
+    form = app.result_form(verdict.content)
+    if form is None:
+        problem = f"it comes as {verdict.content!r}: declare a task of this app with its codec"
+        raise ResultUnreadable(id, problem)
+    try:
+        data = unpack(verdict.value, verdict.packing, app.max_payload)
+        return form.decoder(returns)(data)
+    except Exception as error:
+        raise _unreadable(id, error, returns) from None
+
+
+def _unreadable(id: str, error: Exception, returns: Any) -> ResultUnreadable:
+    says = f"; its task says that it returns {inspect.formatannotation(returns)}"
+    return ResultUnreadable(id, f"{field_problem(error)}{says}")
 
 
 async def job_failure(
