@@ -79,7 +79,9 @@ class Signature:
         keyword_only = [p for p in self._parameters if p.kind is p.KEYWORD_ONLY]
         self._positional = len(self._parameters) - len(keyword_only)
         self._most, self._least = self._plain_arity(keyword_only)
-        self._unannotated = None if batched else unannotated_of(task, function, self._parameters)
+        self._unannotated = (
+            None if batched else unannotated_of(task, function, self._parameters, hints)
+        )
         self._use(form)
         self.returns = hints.get("return", Any)
 

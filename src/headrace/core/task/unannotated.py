@@ -7,21 +7,26 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from headrace.core import codec
 from headrace.core.task.further_arguments import VARIADIC
 
 # What is the same on the other side. Tuples, which become lists, are of too little harm to warn of.
-_PLAIN = frozenset((type(None), bool, int, float, str, bytes, list, dict, tuple))
+_PLAIN = frozenset((type(None), bool, int, float, str, bytes, list, dict, tuple, msgspec.Raw))
 
 
 def unannotated_of(
-    task: str, function: Callable[..., Any], parameters: Sequence[inspect.Parameter]
+    task: str,
+    function: Callable[..., Any],
+    parameters: Sequence[inspect.Parameter],
+    hints: Mapping[str, Any],
 ) -> Unannotated | None:
-    """None if all have annotations."""
+    """None if all have annotations, or `hints` have their types."""
     names = {
         parameter.name: at
         for at, parameter in enumerate(parameters)
-        if parameter.annotation is parameter.empty and parameter.kind not in VARIADIC
+        if parameter.name not in hints and parameter.kind not in VARIADIC
     }
     return Unannotated(task, function, names) if names else None
 
