@@ -22,7 +22,7 @@ def rows(page: str, heading: str) -> str:
 
 
 def test_the_page_about_workers_lists_every_option_of_the_command() -> None:
-    worker = program.get_command(click.Context(program), "worker")
+    worker = program.get_command(click.Context(program, **program.context_settings), "worker")
     assert worker is not None
     listed = rows("workers.md", "# Workers")
     shown = [each for each in worker.params if not getattr(each, "hidden", False)]

@@ -227,7 +227,9 @@ def resolved(words: list[str]) -> tuple[list[str], click.Command, list[str]]:
     names: list[str] = []
     command: click.Command = program
     while isinstance(command, click.Group):
-        name, found, words = command.resolve_command(click.Context(command), words)
+        name, found, words = command.resolve_command(
+            click.Context(command, **program.context_settings), words
+        )
         assert name is not None
         assert found is not None
         names.append(name)
@@ -254,7 +256,7 @@ def test_the_pages_have_what_is_looked_for_in_them() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_commands_that_are_mentioned_exist(page: Path) -> None:
     for name in re.findall(COMMAND, prose(page)):
-        assert program.get_command(click.Context(program), name), name
+        assert program.get_command(click.Context(program, **program.context_settings), name), name
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     text = "\n".join([*shell_lines(page), *re.findall(r"`(make [^`]+)`", prose(page))])
     for words in re.findall(r"^make ([a-z ]+)", text, re.MULTILINE):
