@@ -3,64 +3,87 @@
 SHELL := /bin/bash
 PYTHON ?=
 VENV := .venv$(if $(PYTHON),-$(notdir $(PYTHON)))
+PYTEST := $(VENV)/bin/python -m pytest
 
-.PHONY: demo test check coverage bench chaos dist docs format screenshots servers clean
+# Half of a test process' time is waiting, so three of them share a core.
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+PARALLEL := -n $(shell echo $$(( $(CORES) < 4 ? 3 * $(CORES) : 12 ))) --dist worksteal
+# What to give pytest instead of all tests: make test ARGS="tests/worker -k pause"
+ARGS ?=
 
-demo: $(VENV)/.package
+# Each test process and each program that a test starts would compile the same modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-fast check lint types cover coverage bench chaos conformance dist docs \
+	format screenshots servers clean
+
+help:  ## say what there is to make
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 14
+
+demo: $(VENV)/.package  ## show Headrace at work, on the embedded store
 	$(VENV)/bin/headrace demo
 
-test: $(VENV)/.tools servers
-	$(VENV)/bin/python -m pytest -n 4 --dist worksteal
+test: $(VENV)/.tools servers  ## run the tests, or those of ARGS="tests/worker -k pause"
+	$(PYTEST) $(or $(ARGS),$(PARALLEL))
 
-check: $(VENV)/.tools
+test-fast: $(VENV)/.tools servers  ## run the tour: each feature once, on every store
+	$(PYTEST) $(PARALLEL) tests/tour $(ARGS)
+
+check: lint types cover docs  ## see to format, lint, types, coverage of the core, the site
+
+lint: $(VENV)/.tools  ## look for what ruff finds
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
+
+types: $(VENV)/.tools  ## check the types of source, tests and examples
 	$(VENV)/bin/mypy
-	$(VENV)/bin/python -m pytest -n 2 tests/core --cov=headrace.core --cov-report=term:skip-covered --cov-fail-under=95
-	$(MAKE) docs
+
+cover: $(VENV)/.tools  ## see that the tests of the core reach it
+	$(PYTEST) -n 2 tests/core --cov=headrace.core --cov-report=term:skip-covered --cov-fail-under=95
 
 # What the tests reach in this process, workers that they start left out. Python 3.12 or newer measures
 # it at little cost: make coverage PYTHON=python3.13
-coverage: $(VENV)/.tools servers
-	COVERAGE_CORE=sysmon $(VENV)/bin/python -m pytest -n 3 --dist worksteal --cov=headrace --cov-report=term:skip-covered --cov-fail-under=90
+coverage: $(VENV)/.tools servers  ## run the tests, and list the lines that none of them reaches
+	COVERAGE_CORE=sysmon $(PYTEST) $(PARALLEL) --cov=headrace --cov-report=term:skip-covered --cov-fail-under=90
 
-bench: $(VENV)/.tools servers
+# Longer than a test of `make test` may take: minutes, not hours.
+chaos: $(VENV)/.tools servers  ## run the fault tests for longer and harder
+	HEADRACE_CHAOS=1 $(PYTEST) $(PARALLEL) -o faulthandler_timeout=600 tests/chaos $(ARGS)
+
+conformance: $(VENV)/.tools servers  ## hold a Redis Cluster and Valkey to every promise of a store
+	HEADRACE_CONFORMANCE=1 $(PYTEST) $(PARALLEL) tests/store -k "TestCluster or TestValkey" $(ARGS)
+
+bench: $(VENV)/.tools servers  ## measure, into bench/results.json
 	$(VENV)/bin/headrace bench --json bench/results.json
 
-# Longer fault tests than `make test` has time for; minutes, not hours.
-chaos: $(VENV)/.tools servers
-	HEADRACE_CHAOS=1 $(VENV)/bin/python -m pytest -n 2 --dist worksteal tests/chaos
-
 # The wheel and the source archive that are uploaded.
-dist: $(VENV)/.tools
+dist: $(VENV)/.tools  ## build the wheel and the source archive
 	rm -rf dist
 	$(VENV)/bin/python -m build --no-isolation
 
-# The documentation as a site, in site/. A broken link, or a page in no navigation, is an error.
-docs: $(VENV)/.tools
+# A broken link, or a page in no navigation, is an error.
+docs: $(VENV)/.tools  ## build the documentation as a site, in site/
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --strict
 
-# The pictures of the dashboard and of the terminal view in docs/screenshots.
-screenshots: $(VENV)/.tools servers
+screenshots: $(VENV)/.tools servers  ## make the pictures in docs/screenshots again
 	$(VENV)/bin/python tools/screenshots
 
-format: $(VENV)/.tools
+format: $(VENV)/.tools  ## format the code, and apply the fixes that ruff knows
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
-$(VENV)/bin/python:
-	PYTHON=$(PYTHON) tools/setup venv $(VENV)
-
-$(VENV)/.package: pyproject.toml | $(VENV)/bin/python
-	tools/setup package $(VENV)
+$(VENV)/.package: pyproject.toml
+	PYTHON=$(PYTHON) tools/setup package $(VENV)
 	touch $@
 
-$(VENV)/.tools: pyproject.toml | $(VENV)/bin/python
-	tools/setup tools $(VENV)
+$(VENV)/.tools: pyproject.toml
+	PYTHON=$(PYTHON) tools/setup tools $(VENV)
 	touch $@ $(VENV)/.package
 
 servers:
 	tools/setup servers
 
-clean:
+clean:  ## remove virtual environments, caches and builds
 	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build site
+	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
@@ -26,6 +27,17 @@ if threading.current_thread() is threading.main_thread():
 
 # Minutes long: `make chaos` sets the variable.
 collect_ignore = [] if os.environ.get("HEADRACE_CHAOS") else ["chaos"]
+
+
+def pytest_configure() -> None:
+    """Collect without a search for garbage: each test process makes millions of objects, and keeps
+    all of them. Tests spare themselves that search too."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

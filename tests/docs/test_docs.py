@@ -257,9 +257,9 @@ def test_the_pages_have_what_is_looked_for_in_them() -> None:
 def test_commands_that_are_mentioned_exist(page: Path) -> None:
     for name in re.findall(COMMAND, prose(page)):
         assert program.get_command(click.Context(program, **program.context_settings), name), name
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     text = "\n".join([*shell_lines(page), *re.findall(r"`(make [^`]+)`", prose(page))])
-    for words in re.findall(r"^make ([a-z ]+)", text, re.MULTILINE):
+    for words in re.findall(r"^make ([a-z -]+)", text, re.MULTILINE):
         assert set(words.split()) <= targets
 
 

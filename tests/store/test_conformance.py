@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -12,9 +12,12 @@ import pytest
 import redis
 
 from headrace.store.contract import Store
+from headrace.store.redis.connection.cluster import slot_of
+from headrace.store.redis.keys import QueueKeys
 from headrace.store.redis.store import RedisStore
 from headrace.store.sqlite.store import SqliteStore
 from headrace.testing import ManualClock, StoreConformance
+from tests.store.spread import SPREAD
 
 
 def test_no_promise_hides_another() -> None:
@@ -25,16 +28,43 @@ def test_no_promise_hides_another() -> None:
     assert [name for name, times in named.items() if times > 1] == []
 
 
+def test_promises_about_several_queues_exist() -> None:
+    assert {name for name in SPREAD if not hasattr(StoreConformance, name)} == set()
+
+
+class SlotRecorder(RedisStore):
+    """Knows in how many slots of a cluster its queues would be."""
+
+    def __init__(self, url: str, namespace: str) -> None:
+        super().__init__(url, namespace=namespace, crash_limit=3)
+        self.slots: set[int] = set()
+
+    def keys(self, queue: str) -> QueueKeys:
+        keys = super().keys(queue)
+        self.slots.add(slot_of(keys.ready))
+        return keys
+
+
 class TestRedis(StoreConformance):
     """With no more rights than the documents advise."""
 
     @pytest.fixture
     async def store(self, redis_url: str, users_url: str, namespace: str) -> AsyncIterator[Store]:
         self.url, self.namespace = redis_url, namespace
-        store = RedisStore(users_url, namespace=namespace, crash_limit=3)
+        store = SlotRecorder(users_url, namespace)
         await store.open()
         yield store
         await store.close()
+
+    @pytest.fixture(autouse=True)
+    def _what_needs_a_cluster_is_listed(
+        self, request: pytest.FixtureRequest, store: SlotRecorder
+    ) -> Iterator[None]:
+        """A promise about several queues is kept by other code on a cluster: it is tried there
+        every time, not only by `make conformance`."""
+        yield
+        name = request.function.__name__
+        assert len(store.slots) <= 1 or name in SPREAD, f"{name} goes into tests/store/spread.py"
 
     async def left_behind(self, store: Store) -> list[str]:
         """Keys that do not expire, but for those that a queue has once and for all."""
@@ -57,7 +87,7 @@ class TestValkey(TestRedis):
     @pytest.fixture
     async def store(self, valkey_url: str, namespace: str) -> AsyncIterator[Store]:
         self.url, self.namespace = valkey_url, namespace
-        store = RedisStore(valkey_url, namespace=namespace, crash_limit=3)
+        store = SlotRecorder(valkey_url, namespace)
         await store.open()
         yield store
         await store.close()
