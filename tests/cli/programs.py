@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from tests import forked
+
 # Far beyond what anything here takes on a slow machine.
 LONG = 90.0
 
@@ -44,14 +46,23 @@ class Program:
         terminal: int | None = None,
         python: str = sys.executable,
     ) -> None:
-        """`through` is a program that starts it; with a `terminal` it has no log."""
+        """`through` is a program that starts it; with a `terminal` it has no log. Without them, and
+        with this Python, it is forked."""
         self._log = folder / f"log-{time.monotonic_ns()}.txt"
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
+        environment = {**inherited, **(env or {})}
+        command = ["-m", "headrace", *arguments]
+        self.process: subprocess.Popen[bytes] | forked.ForkedProgram
         with self._log.open("wb") as log:
+            if not through and terminal is None and python == sys.executable:
+                self.process = forked.start(
+                    *command, cwd=folder, env=environment, output=log, session=True
+                )
+                return
             self.process = subprocess.Popen(
-                [*through, python, "-m", "headrace", *arguments],
+                [*through, python, *command],
                 cwd=folder,
-                env={**inherited, **(env or {})},
+                env=environment,
                 stdin=subprocess.DEVNULL if terminal is None else terminal,
                 stdout=log if terminal is None else terminal,
                 stderr=log if terminal is None else terminal,

@@ -12,8 +12,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +19,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from tests import forked
 
 from headrace.cli import main as program
 
@@ -127,16 +126,7 @@ def environment(settings: Mapping[str, str]) -> dict[str, str]:
 
 def run_python(file: str, folder: Path, settings: Mapping[str, str]) -> str:
     """What the script prints."""
-    ended = subprocess.run(
-        [sys.executable, "-W", "error", file],
-        cwd=folder,
-        env=environment(settings),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=LONG,
-        check=False,
-    )
+    ended = forked.run("-W", "error", file, cwd=folder, env=environment(settings), timeout=LONG)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 
@@ -176,12 +166,8 @@ def test_a_file_runs_as_a_user_would_run_it(
     assert f"python {block.file}" in page.read_text()
     said = next(b for b in blocks(page) if b.first > block.last and b.language == "text").text
     with (tmp_path / "worker.log").open("wb") as log:
-        worker = subprocess.Popen(
-            [sys.executable, "-m", "headrace", *command],
-            cwd=tmp_path,
-            env=environment(settings),
-            stdin=subprocess.DEVNULL,
-            stderr=log,
+        worker = forked.start(
+            "-m", "headrace", *command, cwd=tmp_path, env=environment(settings), output=log
         )
     try:
         assert run_python(block.file, tmp_path, settings) == said

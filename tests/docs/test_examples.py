@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests import forked
 from tests.rights import user_of_servers
 from tests.servers import RedisServer
 
@@ -28,16 +27,9 @@ def said(example: Path) -> str:
 
 def printed(example: Path, url: str | None, folder: Path) -> str:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
-    ended = subprocess.run(
-        [sys.executable, "-W", "error", str(example)],
-        cwd=folder,
-        env=environment if url is None else {**environment, "HEADRACE_URL": url},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=LONG,
-        check=False,
-    )
+    if url is not None:
+        environment["HEADRACE_URL"] = url
+    ended = forked.run("-W", "error", str(example), cwd=folder, env=environment, timeout=LONG)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
@@ -15,9 +13,9 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from headrace import Headrace, StoreUnavailable
+from tests import forked
 from tests.faults import shop
 
-ROOT = Path(__file__).parents[2]
 # Far beyond what anything here takes on a slow machine.
 LONG = 60.0
 # What a worker logs when it begins to read.
@@ -80,7 +78,7 @@ class Crew:
             "HEADRACE_NAMESPACE": namespace,
             "HEADRACE_LEASE": str(lease),
             "SHOP_FACTS": str(self.facts_file),
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": str(forked.ROOT),
         }
         if crash_limit is not None:
             self.env["HEADRACE_CRASH_LIMIT"] = str(crash_limit)
@@ -90,7 +88,7 @@ class Crew:
     ) -> WorkerProcess:
         """One more worker; with `kill` it ends itself at that moment."""
         log = self.folder / f"worker-{len(self.processes)}.log"
-        command = [sys.executable, "-m", "headrace", "worker", app, *arguments]
+        command = ["-m", "headrace", "worker", app, *arguments]
         process = WorkerProcess(command, {**self.env, "SHOP_KILL": kill}, log)
         self.processes.append(process)
         return process
@@ -98,7 +96,7 @@ class Crew:
     def run(self, what: str, *arguments: str, kill: str = "") -> WorkerProcess:
         """Another program of this package, on the same store."""
         log = self.folder / f"{what}-{len(self.processes)}.log"
-        command = [sys.executable, "-m", f"tests.faults.{what}", *arguments]
+        command = ["-m", f"tests.faults.{what}", *arguments]
         process = WorkerProcess(command, {**self.env, "SHOP_KILL": kill}, log)
         self.processes.append(process)
         return process
@@ -192,14 +190,8 @@ class WorkerProcess:
     def __init__(self, command: list[str], env: dict[str, str], log: Path) -> None:
         self._log = log
         with log.open("wb") as out:
-            self._process = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,
+            self._process = forked.start(
+                *command, cwd=forked.ROOT, env=env, output=out, session=True
             )
         self.pid = self._process.pid
 

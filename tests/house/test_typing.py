@@ -9,6 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.once import once
+
+Verdicts = dict[tuple[str, int], str]
+
+SAID = "said.txt"
+# Kept from run to run: the package itself is then known to mypy, and only what changed is checked.
+CACHE = Path(__file__).parents[2] / ".mypy_cache" / "users"
+
 TASKS = """
 from datetime import timedelta
 from typing import Any
@@ -375,10 +383,13 @@ def each_in_a_function(lines: list[str]) -> str:
     )
 
 
-@pytest.fixture(scope="module")
-def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], str]:
+@pytest.fixture(scope="session")
+def verdicts(tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
     """What mypy says of the programs, by file and line; one run for all."""
-    folder = tmp_path_factory.mktemp("user")
+    return read(once(tmp_path_factory, "verdicts", check) / SAID)
+
+
+def check(folder: Path) -> None:
     programs = {
         "tasks.py": TASKS,
         "topics.py": TOPICS,
@@ -389,24 +400,23 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], 
     }
     for name, text in programs.items():
         (folder / name).write_text(text)
-    return checked(folder, list(programs))
-
-
-def checked(folder: Path, names: list[str]) -> dict[tuple[str, int], str]:
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-error-summary"]
-    command += ["--cache-dir=cache", "--show-error-codes", "--no-pretty", *names]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    command += ["--cache-dir", str(CACHE), "--show-error-codes", "--no-pretty", *programs]
+    with (folder / SAID).open("w") as said:
+        done = subprocess.run(
+            command, cwd=folder, stdout=said, stderr=subprocess.PIPE, text=True, check=False
+        )
     assert not done.stderr, done.stderr
-    said: dict[tuple[str, int], str] = {}
-    for line in done.stdout.splitlines():
+
+
+def read(file: Path) -> Verdicts:
+    said: Verdicts = {}
+    for line in file.read_text().splitlines():
         found = re.match(r"(\w+\.py):(\d+): (.*)", line)
         assert found, line
         place = found[1], int(found[2])
         said[place] = f"{said[place]}\n{found[3]}" if place in said else found[3]
     return said
-
-
-Verdicts = dict[tuple[str, int], str]
 
 
 def test_a_right_program_passes_without_a_cast(verdicts: Verdicts) -> None:

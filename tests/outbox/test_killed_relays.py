@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from headrace import Headrace
 from headrace.outbox import Outbox
+from tests import forked
+from tests.forked import ForkedProgram
 from tests.outbox.databases import arrived, connect, count, transaction
 
-ROOT = Path(__file__).parents[2]
 # In one step there are three sends, and as many removals: two queues and a topic.
 POINTS = [
     *("take:before:1", "take:after:1"),
@@ -52,7 +50,7 @@ class Shop:
         return queues | {"orders": [event.id for event in await self.orders.read(limit=100_000)]}
 
     @contextmanager
-    def relay(self, kill: str = "") -> Iterator[subprocess.Popen[bytes]]:
+    def relay(self, kill: str = "") -> Iterator[ForkedProgram]:
         """A relay in a process of its own; what is left of it is killed."""
         settings = {
             "RELAY_STORE": self.app.url,
@@ -60,10 +58,8 @@ class Shop:
             "RELAY_DATABASE": self.database,
             "RELAY_KILL": kill,
         }
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.outbox.relaying"],
-            cwd=ROOT,
-            env={**os.environ, **settings},
+        process = forked.start(
+            *("-m", "tests.outbox.relaying"), cwd=forked.ROOT, env={**os.environ, **settings}
         )
         try:
             yield process
