@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli import COMMANDS, main
-from headrace.cli.program import Program
+from headrace.cli.program import CommandAt, Program
 from tests.cli.conftest import Start
 
 
@@ -147,23 +147,60 @@ def test_a_noun_without_a_command_lists(
 
 
 def test_a_command_whose_file_is_missing_is_no_problem_for_others() -> None:
-    places = {"queues": COMMANDS["queues"], "gone": "headrace.cli.no_such_file:gone"}
-    program = Program("headrace", commands_at=places)
-    result = CliRunner().invoke(program, ["--help"])
-    assert "queues" in result.output
-    assert "gone" not in result.output
+    gone = CommandAt("headrace.cli.no_such_file:gone", "Be gone.")
+    program = Program("headrace", commands_at={"queues": COMMANDS["queues"], "gone": gone})
+    assert CliRunner().invoke(program, ["--help"]).exit_code == 0
+    assert CliRunner().invoke(program, ["queues", "--help"]).exit_code == 0
     assert CliRunner().invoke(program, ["gone"]).exit_code == 2
 
 
-def test_a_command_imports_only_what_it_needs() -> None:
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_says_of_a_command_what_the_command_says_of_itself(name: str) -> None:
+    command = main.get_command(click.Context(main, **main.context_settings), name)
+    assert command is not None
+    assert not command.hidden
+    assert COMMANDS[name].does == command.get_short_help_str(limit=1_000)
+
+
+def loaded_by(*arguments: str) -> set[str]:
+    """The modules of ours that a command has loaded when it ends."""
     code = (
         "import sys; from headrace.cli import main\n"
-        "try: main(['queues', '--url', 'memory://'])\n"
-        "except SystemExit: pass\n"
-        "others = ('cli.processes', 'cli.jobs', 'demo', 'benchmark', 'store.redis')\n"
-        "assert not [n for n in others if 'headrace.' + n in sys.modules], sorted(sys.modules)\n"
+        "try: main(sys.argv[1:])\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        "print(*sys.modules, file=sys.stderr)\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], check=True, capture_output=True, text=True
+    )
+    ours = (name for name in done.stderr.split() if name.startswith("headrace."))
+    return {name.removeprefix("headrace.") for name in ours}
+
+
+def test_a_command_imports_only_what_it_needs() -> None:
+    others = {"cli.processes", "cli.jobs", "demo", "benchmark", "store.redis"}
+    assert not loaded_by("queues", "--url", "memory://") & others
+
+
+def commands_in(modules: set[str]) -> set[str]:
+    """The names of the commands that are among the modules."""
+    places = {name: at.place.partition(":")[0] for name, at in COMMANDS.items()}
+    return {name for name in COMMANDS if places[name].removeprefix("headrace.") in modules}
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("-h",), ()], ids=" ".join)
+def test_the_help_of_the_program_imports_no_command(arguments: tuple[str, ...]) -> None:
+    modules = loaded_by(*arguments)
+    assert commands_in(modules) == set()
+    heavy = {"worker.worker", "admin", "store.sqlite", "store.redis", "demo", "benchmark", "top"}
+    assert not modules & heavy
+
+
+@pytest.mark.parametrize("noun", ["jobs", "queues", "topics"])
+def test_the_help_of_a_noun_imports_no_other_command(noun: str) -> None:
+    modules = loaded_by(noun, "--help")
+    assert commands_in(modules) == {noun}
+    assert not modules & {"worker.worker", "store.redis", "demo", "benchmark", "top"}
 
 
 def test_python_m_headrace_is_the_same_program() -> None:

@@ -4,27 +4,84 @@ from __future__ import annotations
 
 import click
 
-from headrace.cli.program import Program
+from headrace.cli.program import CommandAt, Program
 from headrace.core.version import VERSION
 
+# The line of each command stands here too, so that the help of the program imports none of them.
 COMMANDS = {
-    "asyncapi": "headrace.cli.topics.asyncapi:asyncapi",
-    "bench": "headrace.cli.bench:bench",
-    "dashboard": "headrace.cli.processes.dashboard:dashboard",
-    "check": "headrace.cli.check:check",
-    "dead": "headrace.cli.jobs.dead:dead",
-    "actions": "headrace.cli.actions:actions",
-    "demo": "headrace.cli.demo:demo",
-    "dev": "headrace.cli.processes.dev:dev",
-    "jobs": "headrace.cli.jobs.commands:jobs",
-    "outbox": "headrace.cli.processes.outbox:outbox",
-    "queues": "headrace.cli.queues:queues",
-    "schedules": "headrace.cli.schedules:schedules",
-    "stats": "headrace.cli.stats:stats",
-    "top": "headrace.cli.top:top",
-    "topics": "headrace.cli.topics.commands:topics",
-    "worker": "headrace.cli.processes.worker:worker",
-    "workers": "headrace.cli.workers:workers",
+    "actions": CommandAt(
+        "headrace.cli.actions:actions",
+        "Show what people did: paused, cancelled, replayed and so on, the latest first.",
+    ),
+    "asyncapi": CommandAt(
+        "headrace.cli.topics.asyncapi:asyncapi",
+        "Print the AsyncAPI 3 document of an app: its topics, their events, and the groups that "
+        "receive them.",
+    ),
+    "bench": CommandAt(
+        "headrace.cli.bench:bench",
+        "Measure throughput, latency and footprint next to the raw limits of redis-py and the "
+        "server.",
+    ),
+    "check": CommandAt(
+        "headrace.cli.check:check",
+        "Check that the store answers and that jobs are run.",
+    ),
+    "dashboard": CommandAt(
+        "headrace.cli.processes.dashboard:dashboard",
+        "Show and control the queues, jobs, topics and workers of APP, or of a store, in a "
+        "browser.",
+    ),
+    "dead": CommandAt(
+        "headrace.cli.jobs.dead:dead",
+        "List, show, replay and purge dead jobs: those that were given up.",
+    ),
+    "demo": CommandAt(
+        "headrace.cli.demo:demo",
+        "Show what Headrace does, in about ten seconds.",
+    ),
+    "dev": CommandAt(
+        "headrace.cli.processes.dev:dev",
+        "Run APP, for example shop:app, during development: a worker with its schedules and the "
+        "dashboard, both restarted whenever a Python file here changes.",
+    ),
+    "jobs": CommandAt(
+        "headrace.cli.jobs.commands:jobs",
+        "Find jobs, look at them, follow them, move them, cancel them.",
+    ),
+    "outbox": CommandAt(
+        "headrace.cli.processes.outbox:outbox",
+        "Send jobs and events that transactions of your database wrote.",
+    ),
+    "queues": CommandAt(
+        "headrace.cli.queues:queues",
+        "Show the queues, pause, resume and remove them.",
+    ),
+    "schedules": CommandAt(
+        "headrace.cli.schedules:schedules",
+        "Show the schedules, pause, resume, remove and run them.",
+    ),
+    "stats": CommandAt(
+        "headrace.cli.stats:stats",
+        "Count what was sent, done and failed of late, by queue and task, with how long runs took "
+        "and had waited; and dead jobs by reason and by type of error.",
+    ),
+    "top": CommandAt(
+        "headrace.cli.top:top",
+        "Watch queues, workers and errors live in the terminal; pause, resume, replay, cancel.",
+    ),
+    "topics": CommandAt(
+        "headrace.cli.topics.commands:topics",
+        "Show the topics and their groups, read and publish events, move groups, free keys.",
+    ),
+    "worker": CommandAt(
+        "headrace.cli.processes.worker:worker",
+        "Run the jobs of APP, for example shop:app.",
+    ),
+    "workers": CommandAt(
+        "headrace.cli.workers:workers",
+        "Show the workers that are running, and stop them.",
+    ),
 }
 
 

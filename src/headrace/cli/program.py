@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Mapping
 from importlib import import_module
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import click
 
@@ -39,22 +39,35 @@ _NOT_THERE = (
 )
 
 
-class Program(CommandGroup):
-    """Imports each command when it is used: `headrace queues` does not pay for the others."""
+class CommandAt(NamedTuple):
+    """Where a command is, as `module:attribute`, and what it does: the first sentence of its help.
 
-    def __init__(self, *args: Any, commands_at: Mapping[str, str], **attributes: Any) -> None:
+    A test compares the two.
+    """
+
+    place: str
+    does: str
+
+
+class Program(CommandGroup):
+    """Imports each command when it is used: `headrace queues` does not pay for the others, and
+    `headrace --help` for none."""
+
+    def __init__(self, *args: Any, commands_at: Mapping[str, CommandAt], **attributes: Any) -> None:
         super().__init__(*args, **attributes)
         self._commands_at = commands_at
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        found = [name for name in self._commands_at if self.get_command(ctx, name) is not None]
-        return sorted(found)
+        return sorted(self._commands_at)
+
+    def command_lines(self, ctx: click.Context) -> list[tuple[str, str]]:
+        return [(name, self._commands_at[name].does) for name in self.list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        place = self._commands_at.get(cmd_name)
-        if place is None:
+        found = self._commands_at.get(cmd_name)
+        if found is None:
             return None
-        module, _, attribute = place.partition(":")
+        module, _, attribute = found.place.partition(":")
         try:
             command: click.Command = getattr(import_module(module), attribute)
         except ModuleNotFoundError as error:
