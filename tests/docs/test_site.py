@@ -106,6 +106,16 @@ def test_a_link_that_a_reader_may_follow_is_not_loaded(tmp_path: Path) -> None:
     assert outside.loaded(tmp_path) == []
 
 
+def test_a_picture_on_another_host_is_its_words() -> None:
+    badge = "[![checks](https://img.example/checks.svg)](https://ci.example)"
+    assert markdown_of.site(f"{badge} ![here](a.png)\n") == (
+        "[checks](https://ci.example) ![here](a.png)\n"
+    )
+    code = f"```text\n{badge}\n```\n"
+    assert markdown_of.site(code) == code
+    assert markdown_of.PICTURE_FROM_ELSEWHERE.search((ROOT / "README.md").read_text())
+
+
 def test_a_state_diagram_is_a_table_of_its_arrows() -> None:
     arrows = "[*] --> waiting: append\n    waiting --> running: fetch"
     text = f"```mermaid\nstateDiagram-v2\n    {arrows}\n```\n"

@@ -7,13 +7,22 @@ import re
 import repository
 from mkdocs.exceptions import PluginError
 
+# A badge, such as those of README.md: a page that showed it would load it.
+PICTURE_FROM_ELSEWHERE = re.compile(r"!\[([^]]*)\]\(https://[^)\s]+\)")
+
 
 def site(markdown: str) -> str:
-    """With lists that are as deep as they look, and state diagrams as tables."""
+    """With lists that are as deep as they look, state diagrams as tables, and the words of pictures
+    that are on another host in their place."""
     lines = []
     for line, is_code in repository.lines_of(_without_diagrams(markdown)):
-        lines.append(line if is_code else re.sub(r"^ {2,3}(?=- |\d+\. )", "    ", line))
+        lines.append(line if is_code else _shown(line))
     return "\n".join(lines) + "\n"
+
+
+def _shown(line: str) -> str:
+    deep = re.sub(r"^ {2,3}(?=- |\d+\. )", "    ", line)
+    return PICTURE_FROM_ELSEWHERE.sub(r"\1", deep)
 
 
 def _without_diagrams(markdown: str) -> str:
