@@ -19,6 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 	format screenshots servers clean
 
 help:  ## say what there is to make
+	@printf 'make TARGET, or make TARGET PYTHON=python3.13 for another Python:\n\n'
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 14
 
 demo: $(VENV)/.package  ## show Headrace at work, on the embedded store

@@ -12,6 +12,8 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,22 +122,21 @@ def page_program(page: Path) -> str:
 
 
 def environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """Ours with the settings, where `python` and `headrace` are those of this process unless the
+    settings say otherwise."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
-    return {**inherited, **settings}
-
-
-def run_python(file: str, folder: Path, settings: Mapping[str, str]) -> str:
-    """What the script prints."""
-    ended = forked.run("-W", "error", file, cwd=folder, env=environment(settings), timeout=LONG)
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {**inherited, "PATH": path, **settings}
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if pieces(page)], ids=named)
 def test_the_blocks_of_a_page_run_and_print_what_it_says(page: Path, tmp_path: Path) -> None:
     file = f"{page.stem.lower()}.py"
     (tmp_path / file).write_text(page_program(page))
-    printed = run_python(file, tmp_path, {"HEADRACE_URL": "memory://"}).split(f"{END}\n")
+    env = environment({"HEADRACE_URL": "memory://"})
+    ended = forked.run("-W", "error", file, cwd=tmp_path, env=env, timeout=LONG)
+    assert ended.returncode == 0, ended.stderr
+    printed = ended.stdout.split(f"{END}\n")
     for block, said in zip(pieces(page), printed, strict=False):
         assert said == shown_below(page, block), f"{named(page)}:{block.first + 1}"
     assert printed[len(pieces(page)) :] == [""]
@@ -161,18 +162,37 @@ def test_a_file_runs_as_a_user_would_run_it(
     if store == "redis":
         settings["HEADRACE_URL"] = request.getfixturevalue("redis_url")
         settings["HEADRACE_NAMESPACE"] = request.getfixturevalue("namespace")
-    app = block.file.removesuffix(".py")
-    (command,) = (c for c in commands(page) if c[:2] == ["worker", f"{app}:app"])
-    assert f"python {block.file}" in page.read_text()
     said = next(b for b in blocks(page) if b.first > block.last and b.language == "text").text
-    with (tmp_path / "worker.log").open("wb") as log:
-        worker = forked.start(
-            "-m", "headrace", *command, cwd=tmp_path, env=environment(settings), output=log
+    assert printed_beside_a_worker(page, block.file, tmp_path, settings) == said
+
+
+def printed_beside_a_worker(
+    page: Path, file: str, folder: Path, settings: Mapping[str, str]
+) -> str:
+    """What the file prints while the worker that the page starts runs beside it."""
+    app = file.removesuffix(".py")
+    (command,) = (c for c in commands(page) if c[:2] == ["worker", f"{app}:app"])
+    assert f"python {file}" in page.read_text()
+    env = environment(settings)
+    with (folder / "worker.log").open("wb") as log:
+        worker = subprocess.Popen(
+            ["headrace", *command], cwd=folder, env=env, stdin=subprocess.DEVNULL, stderr=log
         )
     try:
-        assert run_python(block.file, tmp_path, settings) == said
+        ended = subprocess.run(
+            ["python", "-W", "error", file],
+            cwd=folder,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=LONG,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stderr
         worker.terminate()
         assert worker.wait(LONG) == 0
+        return ended.stdout
     finally:
         worker.kill()
         worker.wait(LONG)

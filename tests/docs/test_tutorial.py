@@ -3,7 +3,6 @@ are run as it says, and print what it says, apart from times, ids and the like."
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
@@ -52,8 +51,7 @@ class Walk:
         self._ids: dict[str, str] = {}
         self._servers: dict[str, subprocess.Popen[bytes]] = {}
         self._ports = {"8000": str(free_port()), "8370": str(free_port())}
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        inherited = environment({"PATH": path, "PYTHONUNBUFFERED": "1"})
+        inherited = environment({"PYTHONUNBUFFERED": "1"})
         # One of its commands is pytest.
         self._environment = {k: v for k, v in inherited.items() if not k.startswith("PYTEST")}
 
