@@ -24,16 +24,6 @@ class Module:
     tree: ast.Module
 
     @property
-    def lines(self) -> int:
-        """How long it is, docstrings left out."""
-        docstrings = (
-            (node.end_lineno or 0) - node.lineno + 1
-            for node in self.nodes(ast.Expr)
-            if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        )
-        return len(self.path.read_text().splitlines()) - sum(docstrings)
-
-    @property
     def packages_imported(self) -> set[str]:
         """The top-level packages that it imports, anywhere in it."""
         names = [node.module or "" for node in self.nodes(ast.ImportFrom)]
