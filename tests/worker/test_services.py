@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from headrace import ConfigError, Headrace, State
@@ -11,8 +12,10 @@ from headrace.core.job import ids
 from headrace.core.job.capacity import Capacity
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import decode_envelope, encode_envelope
+from headrace.core.job.history import decode_history
 from headrace.core.job.outcome import DONE
 from headrace.core.job.parcel import Parcel
+from headrace.core.job.state import Reason
 from headrace.core.job.tally import Tally
 from headrace.errors import StoreError, StoreUnavailable
 from headrace.store.contract import Settlement, Store, reclaim_every
@@ -132,6 +135,37 @@ async def test_after_an_error_about_outcomes_the_settler_asks_once_more(
     await settler.step()
     assert (settler.backlog, settler.lost_leases, lying.repeats) == (0, 0, [False, True])
     assert await store.count(QUEUE) == Counts()
+
+
+class Parked(msgspec.Struct):
+    """An outcome that nobody has heard of."""
+
+
+@pytest.mark.parametrize("counts", [False, True], ids=["", "counted"])
+async def test_an_outcome_that_nobody_knows_is_the_end_of_its_own_job_alone(
+    store: Store, consumer: SqliteConsumer, counts: bool
+) -> None:
+    await send(store, 3)
+    held = set(await taken(consumer, 3))
+    counted: list[tuple[str, Tally]] = []
+    settler = Settler(
+        consumer, held, counted=(lambda *each: counted.append(each)) if counts else None
+    )
+    unknown, *others = held
+    settler.put(unknown, Parked())  # type: ignore[arg-type]
+    for delivery in others:
+        settler.put(delivery, DONE)
+    while settler.backlog:
+        await settler.step()
+    assert held == set()
+    assert await store.count(QUEUE) == Counts(dead=1)
+    (dead,) = (await store.dead(QUEUE)).jobs
+    (attempt,) = decode_history(dead.history).attempts
+    assert (dead.job_id, dead.reason) == (unknown.job_id, Reason.MALFORMED)
+    assert attempt.error_text == (
+        "its outcome (parked) was refused by the store: the outcome Parked is not known here"
+    )
+    assert sum(tally.counts["done", ""] for _, tally in counted) == (2 if counts else 0)
 
 
 async def test_the_reader_takes_no_more_than_there_are_slots(

@@ -534,7 +534,11 @@ class Consumer(Protocol):
         """Apply the outcomes in one atomic step. Returns the deliveries that this consumer no
         longer held; nothing is written for those. `repeat` says that an earlier try may have been
         applied; `tally` is the count of the outcomes, if the caller has it. Asked again with the
-        same `idempotency` and settlements, it is applied once and answered alike."""
+        same `idempotency` and settlements, it is applied once and answered alike.
+
+        An outcome that the store does not know is refused with `UnknownOutcome`, and all of the
+        batch with it: nothing is written, and every delivery is still held. The worker then divides
+        the batch."""
         ...
 
     def ready_ms(self, delivery: LeasedDelivery) -> int:

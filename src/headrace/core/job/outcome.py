@@ -15,7 +15,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from typing import Literal, get_args
 
 import msgspec
 
@@ -82,8 +84,33 @@ class Left(msgspec.Struct, frozen=True):
     """Nothing is written to the store, and the lease is no longer renewed."""
 
 
-Outcome = Done | Retried | Dead | Cancelled | Held | Released | Left
+Written = Done | Retried | Dead | Cancelled | Held | Released
+"""What a store applies."""
+Outcome = Written | Left
+
+WRITTEN: tuple[type[Written], ...] = get_args(Written)
+OUTCOMES: tuple[type[Outcome], ...] = get_args(Outcome)
 
 DONE = Done()
 RELEASED = Released()
 LEFT = Left()
+
+
+class UnknownOutcome(TypeError):
+    """An outcome was given to something that has no case for it, and nothing was done.
+
+    Attributes:
+        outcome: What was given.
+    """
+
+    def __init__(self, outcome: object) -> None:
+        super().__init__(f"the outcome {type(outcome).__name__} is not known here")
+        self.outcome = outcome
+
+
+def check_outcomes(outcomes: Sequence[Outcome], known: AbstractSet[type]) -> None:
+    """Raises `UnknownOutcome` if the type of one is not among those that are known. A subclass is
+    not: it may mean something else."""
+    if known >= set(map(type, outcomes)):
+        return
+    raise UnknownOutcome(next(each for each in outcomes if type(each) not in known))

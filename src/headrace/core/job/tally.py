@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, assert_never
 
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.outcome import (
@@ -17,6 +17,8 @@ from headrace.core.job.outcome import (
     Outcome,
     Released,
     Retried,
+    UnknownOutcome,
+    check_outcomes,
 )
 
 BUCKETS_US = tuple(1000 * 2**power for power in range(23))
@@ -38,8 +40,8 @@ _KINDS: dict[type, str] = {
     Cancelled: "cancelled",
     Held: "held",
     Released: "released",
-    Left: "released",
 }
+_KNOWN = frozenset(_KINDS)
 _DEFERRED = "deferred"
 KINDS = tuple(dict.fromkeys((*_KINDS.values(), _DEFERRED)))
 """The kinds of facts that outcomes make."""
@@ -81,7 +83,8 @@ class Tally:
 
     @classmethod
     def of(cls, settled: Sequence[Settled], ready_ms: Callable[[LeasedDelivery], int]) -> Tally:
-        """The counts of these; `ready_ms` says when a delivery's job began to wait."""
+        """The counts of these; `ready_ms` says when a delivery's job began to wait. Raises
+        `UnknownOutcome` if an outcome has no kind."""
         counts: dict[tuple[str, str], int] = {}
         columns = SettledColumns(settled)
         tasks = set(columns.tasks)
@@ -99,6 +102,7 @@ def _count_outcomes(counts: dict[tuple[str, str], int], task: str, outcomes: lis
         # Most batches: a shortcut.
         counts[_KINDS[Done], task] = len(outcomes)
         return
+    check_outcomes(outcomes, _KNOWN)
     kinds = list(map(type, outcomes))
     for kind in set(kinds) - {Retried}:
         name = _KINDS[kind], task
@@ -110,19 +114,28 @@ def _count_outcomes(counts: dict[tuple[str, str], int], task: str, outcomes: lis
 
 
 def kind_of(outcome: Outcome) -> str:
-    """The kind of fact that an outcome makes."""
+    """The kind of fact that an outcome makes. Raises `UnknownOutcome` if it makes none."""
     if isinstance(outcome, Retried) and outcome.deferred:
         return _DEFERRED
-    return _KINDS[type(outcome)]
+    try:
+        return _KINDS[type(outcome)]
+    except KeyError:
+        raise UnknownOutcome(outcome) from None
 
 
 def detail_of(outcome: Outcome) -> str:
     """What the fact says beside its kind: a delay in ms, a reason or a gate."""
-    if isinstance(outcome, Retried):
-        return str(outcome.delay_ms)
-    if isinstance(outcome, Dead):
-        return outcome.reason
-    return outcome.gate if isinstance(outcome, Held) else ""
+    match outcome:
+        case Retried():
+            return str(outcome.delay_ms)
+        case Dead():
+            return outcome.reason
+        case Held():
+            return outcome.gate
+        case Done() | Cancelled() | Released() | Left():
+            return ""
+        case _:
+            assert_never(outcome)
 
 
 def _count_times(

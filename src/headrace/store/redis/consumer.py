@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.core.job.capacity import Capacity
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import peek_id
-from headrace.core.job.outcome import RELEASED
+from headrace.core.job.outcome import RELEASED, check_outcomes
 from headrace.core.job.tally import Tally
 from headrace.errors import StoreError
 from headrace.store.contract import RunStart, Settlement
@@ -22,7 +22,7 @@ from headrace.store.redis.keys import signed
 from headrace.store.redis.read.group_reader import GroupReader
 from headrace.store.redis.read.queue_reader import RedisReader
 from headrace.store.redis.read.source import delivery_of, ready_ms
-from headrace.store.redis.settlement_batch import Batch, named, parts
+from headrace.store.redis.settlement_batch import KNOWN, Batch, named, parts
 from headrace.store.redis.upkeep import RedisUpkeep
 from headrace.store.values import IdempotencyKey
 
@@ -113,6 +113,8 @@ class RedisConsumer(RedisUpkeep):
         tally: Tally | None = None,
         idempotency: IdempotencyKey | None = None,
     ) -> list[LeasedDelivery]:
+        # Of all parts, before the first is written.
+        check_outcomes([each.outcome for each in settlements], KNOWN)
         lost: list[LeasedDelivery] = []
         for at, part in enumerate(parts(settlements)):
             given = tally if len(part) == len(settlements) else None

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, assert_never
 
 import msgspec
 
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import FORMATS
 from headrace.core.job.history_rules import HistoryRules
-from headrace.core.job.outcome import DONE, Cancelled, Dead, Done, Held, Outcome, Released, Retried
+from headrace.core.job.outcome import (
+    DONE,
+    Cancelled,
+    Dead,
+    Done,
+    Held,
+    Left,
+    Outcome,
+    Released,
+    Retried,
+    UnknownOutcome,
+)
 from headrace.core.job.tally import Tally
 from headrace.store.contract import Settlement
 from headrace.store.history.block import Blocks, blocks_of
@@ -18,6 +29,9 @@ from headrace.store.redis import facts
 from headrace.store.redis.connection.link import Argument
 from headrace.store.redis.connection.pubsub import encode_keys
 from headrace.store.redis.keys import LOG
+
+KNOWN = frozenset((Done, Retried, Dead, Cancelled, Held, Released))
+"""The outcomes that a `Batch` can hold."""
 
 # Lua hands at most 8,000 values to one command; a settlement has up to five.
 _MOST = 1000
@@ -135,7 +149,7 @@ class Batch:
             return
         self.moved += 1
         receipt, key, count = identity(delivery)
-        kind, value, history, verdict, ttl_ms = _move(item)
+        kind, value, history, verdict, ttl_ms = move_of(item)
         if verdict or kind in ("dead", "cancelled"):
             finished.append(key)
         self._moved += (receipt, key, count, kind, value, history, delivery.envelope)
@@ -174,21 +188,28 @@ class Batch:
         return columns
 
 
-def _move(item: Settlement) -> tuple[str, Argument, bytes, bytes, int]:
+def move_of(item: Settlement) -> tuple[str, Argument, bytes, bytes, int]:
     """The outcome as kind; delay, reason, gate or format; history; verdict; and how long that is
     kept."""
     delivery, outcome = item.delivery, item.outcome
-    if isinstance(outcome, Retried):
-        return "retry", outcome.delay_ms, outcome.history, b"", 0
-    if isinstance(outcome, Dead):
-        return "dead", outcome.reason, outcome.history, outcome.verdict, outcome.ttl_ms
-    if isinstance(outcome, Cancelled):
-        history = outcome.history or delivery.history
-        return "cancelled", "", history, outcome.verdict, outcome.ttl_ms
-    if isinstance(outcome, Held):
-        return "held", outcome.gate, outcome.history, b"", 0
-    named = isinstance(outcome, Released) and outcome.runner
-    return "released", FORMATS[named] if named else "", delivery.history, b"", 0
+    match outcome:
+        case Retried():
+            return "retry", outcome.delay_ms, outcome.history, b"", 0
+        case Dead():
+            return "dead", outcome.reason, outcome.history, outcome.verdict, outcome.ttl_ms
+        case Cancelled():
+            history = outcome.history or delivery.history
+            return "cancelled", "", history, outcome.verdict, outcome.ttl_ms
+        case Held():
+            return "held", outcome.gate, outcome.history, b"", 0
+        case Released():
+            format = FORMATS[outcome.runner] if outcome.runner else ""
+            return "released", format, delivery.history, b"", 0
+        case Done() | Left():
+            # Those go in columns, these are written nowhere.
+            raise UnknownOutcome(outcome)
+        case _:
+            assert_never(outcome)
 
 
 _Item = TypeVar("_Item")

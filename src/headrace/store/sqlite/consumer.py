@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.core.job.capacity import Capacity
+from headrace.core.job.outcome import check_outcomes
 from headrace.core.queue_names import group_source, is_log
 from headrace.store.sqlite.gates import due_times
 from headrace.store.sqlite.jobs import requeue, settlement
@@ -110,6 +111,7 @@ class SqliteConsumer:
     ) -> list[LeasedDelivery]:
         if not settlements:
             return []
+        check_outcomes([each.outcome for each in settlements], settlement.KNOWN)
         # `repeat` changes nothing: what an earlier try settled is no longer held, so it is lost.
         settle = partial(
             settlement.settle,

@@ -95,10 +95,10 @@ class Settler(Service):
         if self._before is not None:
             await self._before(batch.queue, batch.settlements)
         tally = None
-        if self._counted is not None:
-            # The store takes it over, so that all is counted once.
-            tally = Tally.of(batch.settlements, self._consumer.ready_ms)
         try:
+            if self._counted is not None:
+                # The store takes it over, so that all is counted once.
+                tally = Tally.of(batch.settlements, self._consumer.ready_ms)
             lost = await self._write(batch, tally)
         except Exception as error:
             if refusals.is_of_one(error):

@@ -2,7 +2,7 @@
 -- Apply the outcomes of deliveries; atomic, so that a job leaves one place and enters the next at once, and only if its delivery was still held.
 -- KEYS: *
 -- ARGV: events:int queue consumer:str epoch:int checked:bool finished:bytes facts_count:int facts:bytes counts:bytes done:int kept:int labels:bytes constrained:bool moved:int from_log:int shelves:int bounded:bool, then *blocks, as these numbers announce
--- Returns list[Any]: {'epoch', now} if leases were taken since `epoch`, unless `checked`, and {'gone', receipt, count…} if that found some that are not held: nothing is done then; otherwise {'lost', deaths, receipt, count…}, with the jobs that this made dead besides.
+-- Returns list[Any]: {'epoch', now} if leases were taken since `epoch`, unless `checked`, and {'gone', receipt, count…} if that found some that are not held, and an error if it does not know an outcome: nothing is done then; otherwise {'lost', deaths, receipt, count…}, with the jobs that this made dead besides.
 
 -- Blocks: done: ids, job_ids, counts, constraints. kept: ids, job_ids, counts, constraints, verdicts, ttls; both without
 -- the counts unless `checked` and the constraints unless `constrained`. labels: '' if all of them are from `ready`; else
@@ -38,9 +38,14 @@ n = tonumber(ARGV[11])
 local kept = {take(n), take(n), take(checked and n or 0), take(constrained and n or 0), take(n), take(n)}
 n = tonumber(ARGV[15])
 local from_log = {take(n), take(checked and n or 0)}
+-- The kinds of outcome that `move` applies. Another is refused before anything is written.
+local KINDS = {retry = true, dead = true, cancelled = true, held = true, released = true}
 local moves = {}
 for i = 1, moving do
   moves[i] = take(11)
+  if not KINDS[moves[i][4]] then
+    return redis.error_reply('UNKNOWNOUTCOME ' .. moves[i][4] .. ' is not known to settle.lua')
+  end
 end
 local shelves = {}
 for i = 1, tonumber(ARGV[16]) do
@@ -336,8 +341,10 @@ do
       retry(job, tonumber(value))
     elseif effect == 'held' then
       hold_at(value, job)
-    else
+    elseif effect == 'dead' or effect == 'cancelled' then
       end_it(job, effect, value, verdict, ttl)
+    else
+      error('no move for the outcome ' .. effect)
     end
     if kind ~= effect then
       correct(job, kind)

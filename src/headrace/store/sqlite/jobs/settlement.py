@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from headrace.core.job.constraints import decode_constraints
 from headrace.core.job.envelope import peek_id
@@ -25,7 +25,7 @@ from headrace.store.sqlite.topics import stopped_keys
 from headrace.store.values import EndedJob, JobEnding
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from headrace.core.job.delivery import LeasedDelivery, Receipt
     from headrace.core.job.ids import JobId
@@ -48,8 +48,17 @@ _MARK_DEAD = f"""
         history = dead.history, owner = '', lane = '', task_lane = '',
         flags = flags & {MARKED | REPORTED | CHILDREN | IN_FLOW} | {LADEN}
     FROM dead WHERE jobs.id = dead.id"""
-_IN_ORDER = (Done, Retried, Dead, Cancelled, Held, Released)
+_ENDS = (Done, Dead, Cancelled)
+"""What `_end` applies."""
+_MOVES: dict[type, Callable[[Change, Settled, dict[Receipt, Entry]], None]] = {
+    Retried: requeue.retry,
+    Held: lambda change, settled, _: requeue.hold(change, settled),
+    Released: lambda change, settled, _: requeue.release(change, settled),
+}
+_IN_ORDER = (*_ENDS, *_MOVES)
 """In which order the facts of one step are written."""
+KNOWN = frozenset(_IN_ORDER)
+"""The outcomes that `settle` applies; it would pass over any other in silence."""
 
 
 def settle(
@@ -60,9 +69,9 @@ def settle(
     *,
     makes_room: bool = False,
 ) -> list[LeasedDelivery]:
-    """Apply the outcomes of deliveries that `owner` still holds; returns the lost ones. `tally` is
-    the count of all outcomes, if the caller has it; `makes_room` says that workers may wait until
-    fewer jobs of the queue run."""
+    """Apply the outcomes of deliveries that `owner` still holds; returns the lost ones. All are of
+    `KNOWN`. `tally` is the count of all outcomes, if the caller has it; `makes_room` says that
+    workers may wait until fewer jobs of the queue run."""
     holds = leases.find(change.connection, owner, [each.delivery for each in settlements])
     if not holds.counts:
         return holds.lost
@@ -83,12 +92,9 @@ def settle(
         _keep_done(change, owner, done, attached, tally if whole else None)
         _keep_cancelled(change, owner, by_kind[Cancelled], attached)
     _end(change, by_kind, attached)
-    if retried := by_kind[Retried]:
-        requeue.retry(change, retried, attached)
-    if released := by_kind[Released]:
-        requeue.release(change, released)
-    if stopped := by_kind[Held]:
-        requeue.hold(change, stopped)
+    for kind, move in _MOVES.items():
+        if moved := by_kind[kind]:
+            move(change, moved, attached)
     if makes_room:
         change.notify("ready")
     return holds.lost
@@ -100,7 +106,7 @@ def _apply_cancel_requests(by_kind: dict[type, Settled], attached: dict[Receipt,
     stopping = {receipt for receipt, entry in attached.items() if entry.flags & CANCELLING}
     for delivery, _ in _taken_out(by_kind, Cancelled, stopping, wanted=False):
         by_kind[Released].append((delivery, RELEASED))
-    for kind in (Retried, Held, Released):
+    for kind in _MOVES:
         for delivery, outcome in _taken_out(by_kind, kind, stopping, wanted=True):
             by_kind[Cancelled].append(
                 (delivery, Cancelled(history=getattr(outcome, "history", b"")))
@@ -186,7 +192,7 @@ def _storable(text: str) -> str:
 
 
 def _end(change: Change, by_kind: dict[type, Settled], attached: dict[Receipt, Entry]) -> None:
-    done, dead, cancelled = by_kind[Done], by_kind[Dead], by_kind[Cancelled]
+    done, dead, cancelled = (by_kind[kind] for kind in _ENDS)
     if cancelled:
         cancelled = [(d, _kept(d, outcome)) for d, outcome in cancelled]
     _keep_verdicts(change, [*done, *dead, *cancelled])
@@ -220,7 +226,11 @@ def _ending(entry: Entry, outcome: Done | Dead | Cancelled) -> JobEnding:
     if isinstance(outcome, Done):
         # Only children need the value.
         return ending_of(outcome.verdict) if entry.flags & CHILDREN else JobEnding(State.DONE)
-    return JobEnding(State.DEAD if isinstance(outcome, Dead) else State.CANCELLED)
+    if isinstance(outcome, Dead):
+        return JobEnding(State.DEAD)
+    if isinstance(outcome, Cancelled):
+        return JobEnding(State.CANCELLED)
+    assert_never(outcome)
 
 
 def _keep_verdicts(change: Change, ended: Settled) -> None:

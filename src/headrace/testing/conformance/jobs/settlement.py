@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
+import msgspec
 import pytest
 
 from headrace.core.job.ids import JobId
-from headrace.core.job.outcome import DONE, RELEASED, Cancelled, Dead, Outcome, Retried
+from headrace.core.job.outcome import (
+    DONE,
+    LEFT,
+    RELEASED,
+    Cancelled,
+    Dead,
+    Done,
+    Outcome,
+    Retried,
+    UnknownOutcome,
+)
 from headrace.core.job.state import Reason, State
 from headrace.core.job.verdict import CANCELLED_VERDICT, Verdict, decode_verdict, encode_verdict
 from headrace.store.contract import Settlement, Store
-from headrace.store.values import Counts
+from headrace.store.values import Counts, IdempotencyKey
 from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, ids_of, kept, known
 
 DEAD = Dead(
@@ -21,6 +33,17 @@ DEAD = Dead(
 CANCELLED = Cancelled(CANCELLED_VERDICT, 60_000)
 RETRIED = Retried(60_000, HISTORY)
 OUTCOMES: list[Outcome] = [DONE, kept(), RETRIED, Retried(0, HISTORY), DEAD, RELEASED]
+
+
+class Parked(msgspec.Struct, frozen=True):
+    """An outcome that no store has heard of."""
+
+
+class DoneTwice(Done, frozen=True):
+    """An outcome that looks like one of ours, and may mean something else."""
+
+
+UNKNOWN: list[Any] = [Parked(), DoneTwice(), LEFT]
 
 
 class SettlementConformance(Ground):
@@ -169,6 +192,36 @@ class SettlementConformance(Ground):
         batch = [Settlement(delivery, outcome) for delivery, outcome in pairs]
         assert await worker.settle(QUEUE, batch) == []
         assert await store.count(QUEUE) == Counts(waiting=2, scheduled=1, dead=1)
+
+    @pytest.mark.parametrize("unknown", UNKNOWN, ids=lambda o: type(o).__name__)
+    async def test_a_batch_with_an_unknown_outcome_is_refused_before_anything_is_written(
+        self, store: Store, unknown: Any
+    ) -> None:
+        await self.send(store, 3)
+        worker = self.worker(store)
+        taken = await self.take(worker, 3)
+        outcomes = (kept(), unknown, RETRIED)
+        batch = [Settlement(*each) for each in zip(taken, outcomes, strict=True)]
+        with pytest.raises(UnknownOutcome, match=type(unknown).__name__) as refused:
+            await worker.settle(QUEUE, batch, idempotency=IdempotencyKey())
+        assert refused.value.outcome is unknown
+        # All are still in the worker's hands, and what is known can be settled without the other.
+        assert await store.count(QUEUE) == Counts(running=3)
+        assert await worker.renew(taken) == []
+        assert await worker.settle(QUEUE, [batch[0], batch[2]]) == []
+        assert await store.count(QUEUE) == Counts(running=1, scheduled=1)
+
+    async def test_an_unknown_outcome_at_the_end_of_a_large_batch_is_refused_with_all_of_it(
+        self, store: Store
+    ) -> None:
+        await self.send(store, 1500)
+        worker = self.worker(store)
+        *others, last = await self.take(worker, 1500)
+        batch = [*(Settlement(each, DONE) for each in others), Settlement(last, UNKNOWN[0])]
+        with pytest.raises(UnknownOutcome):
+            await worker.settle(QUEUE, batch)
+        assert await store.count(QUEUE) == Counts(running=1500)
+        assert await self.settle(worker, [*others, last], DONE) == []
 
     async def test_a_large_batch_is_settled(self, store: Store) -> None:
         await self.send(store, 1500)
