@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -10,6 +11,7 @@ from decimal import Decimal
 import pytest
 
 from headrace import (
+    ConfigError,
     Context,
     Headrace,
     JobFailed,
@@ -135,6 +137,41 @@ async def test_a_failed_job_is_tried_again(app: Headrace) -> None:
 
     async with app.worker():
         assert await (await flaky.enqueue()).result(30) == 3
+
+
+class SoftlyFirst(Retry):
+    """A policy of a user: only what is said softly is worth another run, and soon."""
+
+    def retries(self, error: BaseException) -> bool:
+        return str(error).islower() and super().retries(error)
+
+    def delay(self, attempt: int, rng: random.Random | None = None) -> float:
+        return 0.01 * attempt
+
+
+async def test_a_task_may_have_a_retry_policy_of_its_own(app: Headrace) -> None:
+    @app.task(retry=SoftlyFirst(5, base=3600))
+    async def shout(ctx: Context) -> None:
+        raise ValueError("not yet" if ctx.attempt < 3 else "NEVER")
+
+    async with app.worker():
+        job = await shout.enqueue()
+        with pytest.raises(JobFailed) as failed:
+            await job.result(30)
+    assert (failed.value.error_text, failed.value.reason) == ("NEVER", "not_retryable")
+    assert len((await job.info()).attempts) == 3
+
+
+async def test_a_policy_of_its_own_does_not_travel_with_a_call(app: Headrace) -> None:
+    """What travels are the fields of a `Retry`: without its methods it would be another policy."""
+
+    @app.task
+    async def shout() -> None: ...
+
+    with pytest.raises(ConfigError, match=r"SoftlyFirst is .*: put it on the task"):
+        shout.options(retry=SoftlyFirst(5))
+    async with app.worker():
+        await (await shout.options(retry=Retry(5)).enqueue()).result(30)
 
 
 async def test_a_job_that_fails_for_good_is_dead_and_says_why(app: Headrace) -> None:

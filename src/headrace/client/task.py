@@ -249,7 +249,8 @@ class Task(Generic[P, R_co]):
             at: When the job may start: an aware datetime. One in the past means now.
             id: An id of your own, 1 to 256 bytes of printable text. One that the store still knows
                 in this queue is not added again.
-            retry: What happens after a failure, instead of the task's `retry`.
+            retry: What happens after a failure, instead of the task's `retry`: a plain
+                `Retry(...)`, for only its parameters travel.
             timeout: Seconds, or a timedelta, that one run may take, instead of the task's; None for
                 no limit.
             on_timeout: "retry", "dead" or "defer", instead of the task's.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 
 from headrace.core.bounds import MAX_OVERRIDES, MAX_TAGS
 from headrace.core.confirming import UNCONFIRMED, Confirming
+from headrace.core.job.envelope import WireRetry
+from headrace.core.job.retry import Retry
 from headrace.core.task.send_options import PLAIN, SendOptions, sent_as
 from headrace.errors import ConfigError
 
@@ -41,6 +44,24 @@ def test_the_key_of_a_batch_is_no_constraint_by_itself() -> None:
 def test_the_key_of_a_batch_is_a_short_text(key: object) -> None:
     with pytest.raises(ConfigError, match=r"options\(batch_key=\)"):
         changed(batch_key=key)
+
+
+class AtNight(Retry):
+    """A policy with a method of its own."""
+
+    def delay(self, attempt: int, rng: random.Random | None = None) -> float:
+        return 3600.0
+
+
+def test_a_policy_of_ones_own_is_refused_where_it_would_travel_without_its_methods() -> None:
+    with pytest.raises(ConfigError) as refused:
+        changed(retry=AtNight(5))
+    assert str(refused.value) == (
+        "options(retry=): only what a Retry(...) is given travels with a call, and AtNight is a "
+        "class of its own: put it on the task, with retry=AtNight(...) where it is declared"
+    )
+    with pytest.raises(ConfigError, match="AtNight is a class of its own"):
+        WireRetry.of(AtNight(5))
 
 
 @pytest.mark.parametrize("meaning", ["retry", "dead", "defer"])

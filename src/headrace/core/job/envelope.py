@@ -40,6 +40,14 @@ class WireRetry(msgspec.Struct, array_like=True, frozen=True):
 
     @classmethod
     def of(cls, retry: Retry) -> WireRetry:
+        """Raises `ConfigError` for a subclass of `Retry`: it would arrive without its methods."""
+        if type(retry) is not Retry:
+            kind = type(retry).__name__
+            raise ConfigError(
+                f"options(retry=): only what a Retry(...) is given travels with a call, and {kind} "
+                f"is a class of its own: put it on the task, with retry={kind}(...) where it is "
+                "declared"
+            )
         on, never = (
             tuple(kind if isinstance(kind, str) else full_name(kind) for kind in kinds)
             for kinds in (retry.on, retry.never)

@@ -49,7 +49,8 @@ class SendKwargs(JobOptions, total=False):
     """An id of your own, 1 to 256 bytes of printable text. One that the store still knows in this
     queue is not added again."""
     retry: Retry
-    """What happens after a failure, instead of the task's `retry`."""
+    """What happens after a failure, instead of the task's `retry`: a plain `Retry(...)`, for only
+    its parameters travel."""
     timeout: Duration | None
     """Seconds, or a timedelta, that one run may take, instead of the task's; None for no limit."""
     on_timeout: OnTimeout
