@@ -9,7 +9,7 @@ import pytest
 
 from headrace.core.job.constraints import Constraints
 from headrace.core.job.delivery import LeasedDelivery
-from headrace.core.job.outcome import DONE, Outcome, Retried
+from headrace.core.job.outcome import DONE, Cancelled, Outcome, Retried
 from headrace.core.job.parcel import Child
 from headrace.core.job.state import State
 from headrace.core.job.tally import BUCKETS_US, kind_of
@@ -140,6 +140,14 @@ class StatsConformance(Ground):
         await store.append(QUEUE, [item], may_exist=True)
         await store.append(QUEUE, [parcel(constraints=unique), parcel(constraints=unique)])
         assert await self.counted(store) == {("task", "sent"): 2}
+
+    async def test_what_takes_effect_instead_of_an_outcome_is_counted(self, store: Store) -> None:
+        """Nobody has cancelled this job, so it is handed back."""
+        await self.send(store)
+        worker = self.worker(store)
+        await self.settle(worker, await self.take(worker), Cancelled())
+        counted = await self.counted(store)
+        assert (counted["task", "cancelled"], counted["task", "released"]) == (0, 1)
 
     async def test_a_replay_is_counted(self, store: Store) -> None:
         (key,) = await self.send(store)

@@ -32,7 +32,7 @@ local facts_made, made, last_made = {}, {}, nil
 local deaths = {}
 local record_fact
 do
-  local counted = {cancelled = true, dead = true, replayed = true}
+  local counted = {cancelled = true, dead = true, released = true, replayed = true}
   local known = {}
 
   local function note_death(job, task, reason, why)
