@@ -28,7 +28,7 @@ from headrace.store.redis.settlement_batch import Batch
 from headrace.store.redis.store import RedisStore
 from headrace.store.sqlite.jobs import settlement
 from headrace.store.values import Counts, IdempotencyKey
-from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground
+from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, parcel
 from tests.house.lua import source
 
 GROUND = Ground()
@@ -101,3 +101,19 @@ async def test_a_script_refuses_an_outcome_that_it_does_not_know_before_it_write
     assert await worker.renew([first, second]) == []
     assert await GROUND.settle(worker, [first, second], DONE) == []
     await worker.close()
+
+
+async def test_a_script_refuses_an_end_that_it_does_not_know_before_it_writes(
+    store: RedisStore,
+) -> None:
+    before = parcel()
+    after = parcel(parents=[before])
+    await store.append(QUEUE, [before, after])
+    with pytest.raises(StoreError, match="parked is not known"):
+        await script_stubs.arrive(
+            store.links().send,
+            store.keys(QUEUE),
+            events=0,
+            arrivals=[after.job_id, before.job_id, "parked", b"", 0, 0],
+        )
+    assert await store.count(QUEUE) == Counts(waiting=1, blocked=1)

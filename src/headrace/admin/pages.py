@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 from urllib.parse import quote, unquote
 
-from headrace.core.job.state import State
+from headrace.core.job.state import ENDED, State
 from headrace.core.queue_names import group_source, is_log, log_source
 from headrace.errors import ConfigError
 
@@ -62,7 +62,7 @@ def _place(queue: str) -> tuple[str, int, str]:
 def _may_hold(queue: str, counts: Counts, state: State) -> bool:
     """Whether a queue may have jobs in a state. How many ended ones it has is not counted; groups
     have none."""
-    if state in (State.DONE, State.CANCELLED):
+    if state in ENDED:
         return group_source(queue) is None
     count: int = getattr(counts, state.value)
     return count > 0

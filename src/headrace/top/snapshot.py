@@ -18,6 +18,7 @@ from headrace.admin import (
     TopicInfo,
     WorkerInfo,
 )
+from headrace.admin.stats_sum import FAILED
 
 _MINUTES = 30
 _QUEUES = 200
@@ -29,7 +30,6 @@ _QUEUES_WITH_ERRORS = 8
 # The same for ended jobs, of those queues in which jobs ended last.
 _QUEUES_WITH_ENDED = 8
 _ENDED_OF_QUEUE = 20
-FAILED = ("retry", "dead")
 
 Minutes = dict[datetime, Counter[str]]
 """What was counted in each minute, by kind."""

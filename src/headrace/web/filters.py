@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from headrace.admin import JobFilter
-from headrace.core.job.state import Reason, State
+from headrace.core.job.state import FINAL, LIVE, Reason
 from headrace.web.page import PageError
 from headrace.web.rendering.formatting import clip
 
@@ -17,10 +17,7 @@ PERIODS: dict[str, tuple[str, timedelta]] = {
     "24h": ("last 24 hours", timedelta(hours=24)),
     "7d": ("last 7 days", timedelta(days=7)),
 }
-STATES = (
-    *(State.RUNNING, State.WAITING, State.BLOCKED, State.SCHEDULED),
-    *(State.DEAD, State.DONE, State.CANCELLED),
-)
+STATES = (*LIVE, *FINAL)
 REASONS = tuple(Reason)
 _OF_BOTH = ("queue", "task", "tag", "text", "when", "from", "to")
 OF_JOBS = (*_OF_BOTH, "state")

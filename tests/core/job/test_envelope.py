@@ -30,7 +30,7 @@ from headrace.core.job.envelope import (
 )
 from headrace.core.job.history import NO_HISTORY, Attempt, History, decode_history, encode_history
 from headrace.core.job.retry import Retry
-from headrace.core.job.state import Reason, State
+from headrace.core.job.state import FINAL, Reason, State
 from headrace.core.job.verdict import Verdict, decode_verdict, done_verdict, encode_verdict
 from headrace.errors import HeadraceError
 
@@ -61,7 +61,7 @@ overrides = st.builds(
 attempts = st.builds(Attempt, numbers, numbers, numbers, texts, texts, texts, texts)
 histories = st.builds(History, st.lists(attempts, max_size=4).map(tuple), numbers, numbers)
 verdicts = st.builds(
-    Verdict, st.sampled_from(State), st.binary(max_size=20), texts, texts, texts, texts
+    Verdict, st.sampled_from(FINAL), st.binary(max_size=20), texts, texts, texts, texts
 )
 plain: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | texts | keys,

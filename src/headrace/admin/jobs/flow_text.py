@@ -9,14 +9,13 @@ from headrace.admin.jobs.flow_survey import flow_around
 from headrace.core.display import plural
 from headrace.core.job import ids
 from headrace.core.job.ids import JobId
-from headrace.core.job.state import State
+from headrace.core.job.state import ENDED
 from headrace.store.contract import JobSnapshot
 
 if TYPE_CHECKING:
     from headrace.store.contract import Store
 
 _MOST_NAMED = 3
-_ENDED = (State.DONE, State.CANCELLED)
 
 
 def flow_text(job_id: JobId, seen: JobSnapshot) -> str:
@@ -31,7 +30,7 @@ def flow_text(job_id: JobId, seen: JobSnapshot) -> str:
 async def parents_text(store: Store, queue: str, job_id: JobId, seen: JobSnapshot) -> str:
     """The jobs of its flow that it waits for, as part of a sentence."""
     flow = await flow_around(store, queue, job_id, seen)
-    left = [job for job in flow.parents_of(ids.to_text(job_id)) if job.state not in _ENDED]
+    left = [job for job in flow.parents_of(ids.to_text(job_id)) if job.state not in ENDED]
     named = [
         f"job {job.id}{of_task(job.task)} ({job.state or 'its state is not known'})"
         for job in left[:_MOST_NAMED]

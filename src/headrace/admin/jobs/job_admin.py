@@ -15,7 +15,6 @@ from headrace.admin.context import AdminContext
 from headrace.admin.filters import JobConditions, JobFilter
 from headrace.admin.jobs.cancel_request import CancelReport, CancelRequest
 from headrace.admin.jobs.listing import (
-    ENDED,
     ENDED_TOGETHER,
     READ_TOGETHER,
     read_matching,
@@ -37,7 +36,7 @@ from headrace.core.job import ids as id_codec
 from headrace.core.job.constraints import decode_constraints
 from headrace.core.job.envelope import is_newer
 from headrace.core.job.ids import JobId
-from headrace.core.job.state import State
+from headrace.core.job.state import ENDED, State
 from headrace.core.masking import NOTHING_HIDDEN, Masks
 from headrace.core.queue_names import group_source, is_log
 from headrace.errors import ConfigError, JobNotFound

@@ -9,19 +9,17 @@ from headrace.admin.jobs.summary import JobSummary
 from headrace.admin.matcher import JobMatcher
 from headrace.admin.pages import ScannedJobs, Stop
 from headrace.core.job.ids import JobId
-from headrace.core.job.state import State
+from headrace.core.job.state import ENDED, LIVE, State
 from headrace.errors import ConfigError
 from headrace.store.contract import JobSnapshot, ended_snapshot
 
 if TYPE_CHECKING:
     from headrace.store.contract import Store
 
-LIVE = (State.RUNNING, State.WAITING, State.BLOCKED, State.SCHEDULED)
 # Envelopes come along, and each may have megabytes.
 READ_TOGETHER = 100
 # What the history keeps of an envelope is short.
 ENDED_TOGETHER = 1000
-ENDED = (State.DONE, State.CANCELLED)
 
 
 def states_meant(state: State | str | None, *, final: bool) -> tuple[State, ...]:

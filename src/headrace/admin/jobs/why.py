@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from headrace.admin.bodies import opened
 from headrace.admin.jobs.flow_text import flow_text, of_task, parents_text
@@ -22,7 +22,7 @@ from headrace.core.job.envelope import runner_of
 from headrace.core.job.history import History, decode_history
 from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import gated_task
-from headrace.core.job.state import REFUSED, State
+from headrace.core.job.state import ENDED, REFUSED, State
 from headrace.store.contract import JobSnapshot
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 _PAGE = 1000
 _MOST_COUNTED = 10_000
-_ENDED = (State.DONE, State.CANCELLED)
 _NEWER = (
     "A newer version of Headrace sent it, in a format that this one cannot read: a worker of that "
     "version runs it"
@@ -83,7 +82,7 @@ class Why:
 
     async def answer(self) -> str:
         sentence = await self._answer()
-        if not self._job.newer_format or self._seen.state in (State.RUNNING, *_ENDED):
+        if not self._job.newer_format or self._seen.state in (State.RUNNING, *ENDED):
             return sentence
         once = " once it is replayed" if self._seen.state is State.DEAD else ""
         return f"{sentence} {_NEWER}{once}."
@@ -92,21 +91,25 @@ class Why:
         state, unknown = self._seen.state, decode_history(self._seen.history).unknown_since_ms
         if unknown and state in (State.SCHEDULED, State.WAITING):
             return await self._unknown(unknown)
-        if state is State.SCHEDULED:
-            return await self._scheduled()
-        if state is State.WAITING:
-            return await self._waiting()
-        if state is State.BLOCKED:
-            return await self._blocked()
-        if state is State.RUNNING:
-            return await self._running()
-        if state is State.DEAD:
-            return await self._dead()
-        return self._ended()
+        match state:
+            case State.SCHEDULED:
+                return await self._scheduled()
+            case State.WAITING:
+                return await self._waiting()
+            case State.BLOCKED:
+                return await self._blocked()
+            case State.RUNNING:
+                return await self._running()
+            case State.DEAD:
+                return await self._dead()
+            case State.DONE | State.CANCELLED:
+                return self._ended()
+            case _:
+                assert_never(state)
 
     def _ended(self) -> str:
         job = self._job
-        is_done = job.state is not State.CANCELLED
+        is_done = job.state is State.DONE
         if job.ended is None:
             return "It is done." if is_done else "It was cancelled."
         sentence = "It has been done since" if is_done else "It was cancelled at"

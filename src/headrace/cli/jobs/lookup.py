@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace.core.display import plural
-from headrace.core.job.state import State
+from headrace.core.job.state import FINAL
 from headrace.errors import ConfigError, JobNotFound
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 _LEAST = 8
 _EXAMINED = 10_000
-_STATES = (None, State.DEAD, State.DONE, State.CANCELLED)
+_STATES = (None, *FINAL)
 
 
 async def by_beginning(admin: Admin, id: str, question: Callable[[str], Awaitable[T]]) -> T:

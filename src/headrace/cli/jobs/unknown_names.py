@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from headrace.cli.app_command import asked
 from headrace.cli.output import complain
 from headrace.core.display import meant
-from headrace.core.job.state import State
+from headrace.core.job.state import FINAL
 from headrace.core.queue_names import is_log
 
 if TYPE_CHECKING:
     from headrace import Headrace
     from headrace.admin import Admin
 
-_STATES = (None, State.DEAD, State.DONE, State.CANCELLED)
+_STATES = (None, *FINAL)
 _EXAMINED = 1_000
 _DAY = 24 * 60
 

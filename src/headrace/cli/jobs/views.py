@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.admin.jobs.listing import ENDED
 from headrace.cli.output import harmless, moment, shortened, show_attempts, table
 from headrace.core.display import length_text, plural, unread_text
-from headrace.core.job.state import State
+from headrace.core.job.state import ENDED, State
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,6 +6,8 @@ import msgspec
 
 from headrace.core.job.state import State
 
+_FURTHEST = (State.RUNNING, State.WAITING, State.SCHEDULED, State.BLOCKED)
+
 
 class FlowCounts(msgspec.Struct, frozen=True):
     """How many jobs of a flow are in each state."""
@@ -43,7 +45,7 @@ class FlowCounts(msgspec.Struct, frozen=True):
     @property
     def state(self) -> State:
         """The furthest state of the jobs that have not ended; if all have, that of the flow."""
-        for state in (State.RUNNING, State.WAITING, State.SCHEDULED, State.BLOCKED):
+        for state in _FURTHEST:
             if getattr(self, state.value):
                 return state
         if self.dead:

@@ -18,7 +18,15 @@ class State(StrEnum):
 
     @property
     def final(self) -> bool:
-        return self in (State.DONE, State.DEAD, State.CANCELLED)
+        return self in FINAL
+
+
+LIVE = (State.RUNNING, State.WAITING, State.BLOCKED, State.SCHEDULED)
+"""The states of jobs that go on, the nearest to an end first."""
+ENDED = (State.DONE, State.CANCELLED)
+"""The states of jobs that the history keeps: nothing brings them back."""
+FINAL = (State.DEAD, *ENDED)
+"""The states in which no run is to come; that of a dead job may, if somebody replays it."""
 
 
 class Reason(StrEnum):

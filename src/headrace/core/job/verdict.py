@@ -43,6 +43,9 @@ def done_verdict(value: bytes, content: str = "", packing: Packing | None = None
 def decode_verdict(data: bytes) -> Verdict:
     """The verdict in `data`, or `Malformed`."""
     try:
-        return _decode_verdict(data)
+        verdict = _decode_verdict(data)
     except UNREADABLE as error:
         raise Malformed(f"not a verdict: {error}") from None
+    if not verdict.state.final:
+        raise Malformed(f"not a verdict: a job that is {verdict.state} has not ended")
+    return verdict

@@ -39,6 +39,9 @@ from headrace.integrations.django.results import (
 
 _OPTIONS = {"app", "url", "namespace", "enqueue_on_commit", "task"}
 _STATUS = {
+    State.SCHEDULED: base.TaskResultStatus.READY,
+    State.WAITING: base.TaskResultStatus.READY,
+    State.BLOCKED: base.TaskResultStatus.READY,
     State.RUNNING: base.TaskResultStatus.RUNNING,
     State.DONE: base.TaskResultStatus.SUCCESSFUL,
     State.DEAD: base.TaskResultStatus.FAILED,
@@ -171,7 +174,7 @@ class HeadraceBackend(BaseTaskBackend):
         found = new_result(self._as_sent(import_string(path), job), args, kwargs, job.id)
         change(
             found,
-            status=_STATUS.get(job.state, base.TaskResultStatus.READY),
+            status=_STATUS[job.state],
             enqueued_at=job.sent,
             finished_at=runs[-1].ended if runs and job.state.final else None,
             _return_value=value,

@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from headrace.core.job.ids import JobId
-from headrace.core.job.state import State
+from headrace.core.job.state import ENDED, State
 from headrace.store.history.block import (
     ID,
     LETTERS,
@@ -24,12 +24,13 @@ from headrace.store.history.block import (
     encode_jobs,
     mark_of,
 )
-from headrace.store.values import EndedJob
+from headrace.store.values import EndedJob, Fact
 
 _T = TypeVar("_T")
 
 FULL = 8192
 """Bytes from which on a chunk gets no further frames."""
+_BY_KIND = {state.value: state for state in ENDED}
 _STATES = {letter[0]: state for state, letter in LETTERS.items()}
 
 _MANY = 8
@@ -117,7 +118,7 @@ def _jobs_in(frame: _Frame) -> Iterator[EndedJob]:
         more = block.more.get(at, _NO_MORE)
         yield EndedJob(
             fact.job_id,
-            State.CANCELLED if fact.kind == "cancelled" else State.DONE,
+            _state_of(fact),
             frame.ended_ms,
             fact.task,
             fact.attempt,
@@ -132,6 +133,13 @@ def _jobs_in(frame: _Frame) -> Iterator[EndedJob]:
             frame.progress.get(at, b""),
             more.inputs,
         )
+
+
+def _state_of(fact: Fact) -> State:
+    try:
+        return _BY_KIND[fact.kind]
+    except KeyError:
+        raise ValueError(f"a job in the history cannot be {fact.kind}") from None
 
 
 def _each(column: _T | list[_T], count: int) -> Iterator[_T] | list[_T]:

@@ -13,7 +13,7 @@ from headrace.core.job.envelope import Malformed
 from headrace.core.job.ids import JobId, to_text
 from headrace.core.job.outcome import task_gate
 from headrace.core.job.parcel import Child
-from headrace.core.job.state import State
+from headrace.core.job.state import ENDED, State
 from headrace.core.job.verdict import decode_verdict
 from headrace.core.queue_names import is_log
 from headrace.errors import ConfigError
@@ -129,7 +129,7 @@ class RedisStore(RedisTopics):
         *,
         runner: Runner | None = None,
     ) -> JobIdPage:
-        if state in (State.DONE, State.CANCELLED):
+        if state in ENDED:
             ended = await self.history(queue, cursor, limit, state=state)
             return JobIdPage([job.job_id for job in ended.jobs], ended.cursor)
         if state is State.DEAD:

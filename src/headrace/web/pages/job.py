@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from headrace.admin.app import named
-from headrace.core.job.state import Reason, State
+from headrace.core.job.state import ENDED, Reason, State
 from headrace.core.queue_names import group_source, is_log
 from headrace.errors import ConfigError, JobNotFound
 from headrace.web.page import HtmlPage, PageError, interval
@@ -82,8 +82,7 @@ def _interval(visit: Visit, detail: JobDetail, flow: FlowInfo | None) -> float:
 def title_of(task: str | None, state: State, *, newer_format: bool = False) -> str:
     """The title of a job's page."""
     if task is None:
-        ended = state in (State.DONE, State.CANCELLED)
-        if ended:
+        if state in ENDED:
             return f"A job that is {state}"
         return "A job of a newer version" if newer_format else "A job that cannot be read"
     return f"Event of {clip(task[1:], 80)}" if task.startswith("@") else clip(task, 80)

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from headrace.admin import JobPage
 from headrace.admin.app import named
-from headrace.admin.jobs.listing import ENDED
 from headrace.admin.pages import MOST_READS
-from headrace.core.job.state import State
+from headrace.core.job.state import ENDED, State
 from headrace.core.queue_names import group_source
 from headrace.errors import ConfigError, GroupNotFound, TopicNotFound
 from headrace.web.filters import OF_DEAD, OF_JOBS, PERIODS, STATES, FilterForm

@@ -382,7 +382,7 @@ end
 
 -- Where ended jobs are kept: id → {shelf, chunk, place, state, ended}. Of a job that ended twice, the last.
 local function find_ended(job_ids)
-  local found, shelves = {}, #job_ids > 0 and shelves_of() or {}
+  local found, shelves, states = {}, #job_ids > 0 and shelves_of() or {}, {d = 'done', c = 'cancelled'}
   local moment = #shelves > 0 and now_ms()
   for _, each in ipairs(shelves) do
     local shelf, first, last, hidden, keep_ms = unpack(each)
@@ -396,10 +396,10 @@ local function find_ended(job_ids)
       local marks = left > 0 and redis.call('HGET', key.history .. shelf, 'i' .. number) or ''
       for mark, at in pairs(marked_in(marks, wanted, left)) do
         local job_id, ended = wanted[mark], ended_at(shelf, number, at[1])
-        local is_kept = (chunk > first or at[1] >= hidden) and ended + keep_ms > moment
+        local is_kept = states[at[2]] and (chunk > first or at[1] >= hidden) and ended + keep_ms > moment
         local before = found[job_id]
         if is_kept and (not before or before[5] < ended) then
-          found[job_id] = {shelf, number, at[1], at[2] == 'c' and 'cancelled' or 'done', ended}
+          found[job_id] = {shelf, number, at[1], states[at[2]], ended}
         end
         wanted[mark] = nil
         left = left - 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from headrace.core.job.state import State
 from headrace.store.sqlite import entries
@@ -93,11 +93,21 @@ def arrive(change: Change, arrivals: Sequence[Arrival]) -> None:
 
 def _handler(arrival: Arrival) -> Callable[[Change, Sequence[Arrival]], None]:
     state = arrival.ending.state
-    if state == State.WAITING:
-        return _arrive_replayed
-    if state == State.DONE or arrival.runs_anyway:
+    if arrival.runs_anyway and state != State.WAITING:
         return _arrive_well
-    return _arrive_dead if state == State.DEAD else _arrive_cancelled
+    match state:
+        case State.WAITING:
+            return _arrive_replayed
+        case State.DONE:
+            return _arrive_well
+        case State.DEAD:
+            return _arrive_dead
+        case State.CANCELLED:
+            return _arrive_cancelled
+        case State.SCHEDULED | State.BLOCKED | State.RUNNING:
+            raise ValueError(f"a job that is {state} has not ended")
+        case _:
+            assert_never(state)
 
 
 def _arrive_well(change: Change, arrivals: Sequence[Arrival]) -> None:

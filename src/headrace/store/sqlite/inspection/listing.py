@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.job.envelope import FORMATS, Malformed
-from headrace.core.job.state import State
+from headrace.core.job.state import ENDED, State
 from headrace.core.job.verdict import decode_verdict
 from headrace.core.queue_names import group_source, is_log
 from headrace.store.contract import MOST_INPUTS, UNREADABLE, DeadJob, DeadJobPage, JobSnapshot
@@ -114,7 +114,7 @@ def get(
     gone = [
         job_id
         for job_id, snapshot in zip(job_ids, found, strict=True)
-        if snapshot is None or (bodies and snapshot.state in (State.DONE, State.CANCELLED))
+        if snapshot is None or (bodies and snapshot.state in ENDED)
     ]
     if gone and (ended := history.find(connection, number, gone, now_ms)):
         found = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.core.job.state import State
+from headrace.core.job.state import ENDED, State
 from headrace.store.sqlite import kv
 from headrace.store.sqlite.gates import flow_parts, pauses
 from headrace.store.sqlite.inspection import facts, listing, progress_log, survey
@@ -60,7 +60,7 @@ class SqliteReads(SqliteTopics):
         *,
         runner: Runner | None = None,
     ) -> JobIdPage:
-        if state in (State.DONE, State.CANCELLED):
+        if state in ENDED:
             page = await self.history(queue, cursor, limit, state=state)
             return JobIdPage([job.job_id for job in page.jobs], page.cursor)
         return await self._find(
