@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, assert_never
 
 import msgspec
 
 from headrace.core.job.history import Attempt, decode_history
-from headrace.core.job.outcome import Cancelled, Dead, Done, Held, Left, Outcome, Retried
+from headrace.core.job.outcome import (
+    Cancelled,
+    Dead,
+    Done,
+    Held,
+    Left,
+    Outcome,
+    Released,
+    Retried,
+)
 
 Ended = Literal[
     "done", "retry", "defer", "dead", "cancelled", "held", "released", "left", "lost"
@@ -82,15 +91,21 @@ _DONE = Ending("done")
 
 def ending_of(outcome: Outcome, attempts: int) -> Ending:
     """An outcome in words, for a job that had `attempts` before."""
-    if isinstance(outcome, Done):
-        return _DONE
-    if isinstance(outcome, (Retried, Dead)):
-        return _unsuccessful(outcome, decode_history(outcome.history).attempts[attempts:])
-    if isinstance(outcome, Held):
-        return Ending("held", outcome.gate)
-    if isinstance(outcome, Cancelled):
-        return Ending("cancelled")
-    return Ending("left" if isinstance(outcome, Left) else "released")
+    match outcome:
+        case Done():
+            return _DONE
+        case Retried() | Dead():
+            return _unsuccessful(outcome, decode_history(outcome.history).attempts[attempts:])
+        case Held():
+            return Ending("held", outcome.gate)
+        case Cancelled():
+            return Ending("cancelled")
+        case Released():
+            return Ending("released")
+        case Left():
+            return Ending("left")
+        case _:
+            assert_never(outcome)
 
 
 def _unsuccessful(outcome: Retried | Dead, new: tuple[Attempt, ...]) -> Ending:

@@ -13,7 +13,16 @@ from headrace.client.ends.listener import Listener, Moment, WorkerEvent
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import id_and_task
 from headrace.core.job.history import decode_history
-from headrace.core.job.outcome import Cancelled, Dead, Done, Outcome, Retried
+from headrace.core.job.outcome import (
+    Cancelled,
+    Dead,
+    Done,
+    Held,
+    Left,
+    Outcome,
+    Released,
+    Retried,
+)
 from headrace.core.queue_names import group_source
 from headrace.store.contract import Settlement
 from headrace.worker.app import WorkerApp
@@ -22,11 +31,15 @@ from headrace.worker.observer import HookCaller
 
 log = logging.getLogger("headrace.worker")
 
-_MOMENTS: dict[type[Outcome], Moment] = {
+# None: nothing has happened to the job but that another worker takes it, or that it waits.
+_MOMENTS: dict[type[Outcome], Moment | None] = {
     Done: "done",
     Dead: "dead",
     Retried: "retried",
     Cancelled: "cancelled",
+    Held: None,
+    Released: None,
+    Left: None,
 }
 
 
@@ -64,8 +77,8 @@ class Listeners:
 
     def _settled(self, settlements: Sequence[Settlement], lost: Sequence[LeasedDelivery]) -> None:
         for item in settlements:
-            kind = _MOMENTS.get(type(item.outcome))
-            if kind in self._by_kind and item.delivery not in lost:
+            kind = _MOMENTS[type(item.outcome)]
+            if kind is not None and kind in self._by_kind and item.delivery not in lost:
                 self._call(kind, item.delivery, item.outcome)
 
     def _call(self, kind: Moment, delivery: LeasedDelivery, outcome: Outcome | None) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import time_ns
-from typing import Any
+from typing import Any, assert_never
 
 from opentelemetry import context as current
 from opentelemetry.context import Context as SpanScope
@@ -188,9 +188,15 @@ class RunSpan:
 
 def _is_failure(ending: Ending) -> bool:
     """A retry or death that the function did not ask for, or for which no attempt was left."""
-    if ending.outcome == "retry":
-        return ending.error_type != _LATER
-    return ending.outcome in ("dead", "lost")
+    match ending.outcome:
+        case "retry":
+            return ending.error_type != _LATER
+        case "dead" | "lost":
+            return True
+        case "done" | "defer" | "cancelled" | "held" | "released" | "left":
+            return False
+        case _:
+            assert_never(ending.outcome)
 
 
 class ReceiveSpans:

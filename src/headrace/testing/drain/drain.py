@@ -5,16 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, assert_never
 
 from headrace.client.task import Task
 from headrace.core.bounds import check_count
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import id_and_task
 from headrace.core.job.failure import GateClosed
-from headrace.core.job.outcome import Dead, Outcome, Retried
+from headrace.core.job.outcome import (
+    Cancelled,
+    Dead,
+    Done,
+    Held,
+    Left,
+    Outcome,
+    Released,
+    Retried,
+)
 from headrace.core.job.retry import RemoteError
-from headrace.core.job.state import State
+from headrace.core.job.state import ENDED
 from headrace.core.queue_names import group_source
 from headrace.errors import ConfigError, TaskControl
 from headrace.testing.drain.hand_loop import Wanted
@@ -38,11 +47,17 @@ class Failures:
 
     def failed(self, run: Run, error: BaseException, outcome: Outcome) -> None:
         """A run has failed."""
-        asked_for = isinstance(error, (TaskControl, GateClosed))
-        if not isinstance(outcome, (Dead, Retried)):
-            return
-        if asked_for and isinstance(outcome, Retried):
-            return
+        match outcome:
+            case Retried():
+                if isinstance(error, (TaskControl, GateClosed)):
+                    # It asked for that.
+                    return
+            case Dead():
+                pass
+            case Done() | Cancelled() | Held() | Released() | Left():
+                return
+            case _:
+                assert_never(outcome)
         if isinstance(error, RemoteError) and error.__cause__ is not None:
             error = error.__cause__
         error.add_note(_note(run, outcome))
@@ -58,7 +73,7 @@ class Failures:
         for (queue, job_id), (error, outcome) in self._by_job.items():
             if isinstance(outcome, Retried):
                 (now,) = await app.store.get(queue, [job_id])
-                if now is None or now.state in (State.DONE, State.CANCELLED):
+                if now is None or now.state in ENDED:
                     # It ran again, and all was well.
                     continue
             errors.append(error)

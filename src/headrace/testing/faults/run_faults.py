@@ -7,14 +7,32 @@ from typing import Literal
 
 from headrace.core.bounds import check_count
 from headrace.core.job.delivery import LeasedDelivery
-from headrace.core.job.outcome import Cancelled, Dead, Done, Retried
+from headrace.core.job.outcome import (
+    Cancelled,
+    Dead,
+    Done,
+    Held,
+    Left,
+    Outcome,
+    Released,
+    Retried,
+)
 from headrace.core.job.state import REFUSED
 from headrace.errors import ConfigError
 from headrace.store.contract import Settlement
 from headrace.testing.drain.hand_loop import Wanted
 
 Point = Literal["before run", "after run", "during run"]
-_ENDS = (Done, Retried, Dead, Cancelled)
+# Whether a function has run when this is its outcome.
+_HAS_RUN: dict[type[Outcome], bool] = {
+    Done: True,
+    Retried: True,
+    Dead: True,
+    Cancelled: True,
+    Held: False,
+    Released: False,
+    Left: False,
+}
 
 
 class _RunFault:
@@ -57,7 +75,7 @@ class RunFaults:
         outcome = item.outcome
         if isinstance(outcome, Dead) and outcome.reason in REFUSED:
             return False
-        return isinstance(outcome, _ENDS) and self.take("after run", item.delivery)
+        return _HAS_RUN[type(outcome)] and self.take("after run", item.delivery)
 
     @property
     def left(self) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar, cast, overload
+from typing import Any, TypeVar, assert_never, cast, overload
 
 from headrace.client.send.offloading import put
 from headrace.client.task import Task
@@ -13,7 +13,15 @@ from headrace.client.topic.subscription import Subscription
 from headrace.core.bounds import check_count
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.history import Attempt, History, encode_history
-from headrace.core.job.outcome import Cancelled, Dead, Done, Retried
+from headrace.core.job.outcome import (
+    Cancelled,
+    Dead,
+    Done,
+    Held,
+    Left,
+    Released,
+    Retried,
+)
 from headrace.core.job.parcel import Parcel
 from headrace.core.job.state import State
 from headrace.errors import ConfigError
@@ -215,12 +223,18 @@ def _of(task: Task[..., Any], ended: Rehearsed, sent: Sequence[Sent]) -> Perform
         return made("done", result=_result(ended.context, outcome, ended.value))
     if isinstance(task, Subscription) and (task.wants.broadcast or task.wants.ack == "receive"):
         return made("lost", error=ended.error)
-    if isinstance(outcome, Retried):
-        state: PerformedState = "deferred" if outcome.deferred else "retried"
-        return made(state, delay=outcome.delay_ms / 1000, error=ended.error)
-    if isinstance(outcome, Dead):
-        return made("dead", reason=str(outcome.reason), error=ended.error)
-    return made("cancelled" if isinstance(outcome, Cancelled) else "left")
+    match outcome:
+        case Retried():
+            state: PerformedState = "deferred" if outcome.deferred else "retried"
+            return made(state, delay=outcome.delay_ms / 1000, error=ended.error)
+        case Dead():
+            return made("dead", reason=str(outcome.reason), error=ended.error)
+        case Cancelled():
+            return made("cancelled")
+        case Held() | Released() | Left():
+            return made("left")
+        case _:
+            assert_never(outcome)
 
 
 def _result(context: RecordedContext, outcome: Done, value: Any) -> Any:

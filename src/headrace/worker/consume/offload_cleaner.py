@@ -5,14 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 from headrace.client.send.offloading import Undeleted, discard
 from headrace.client.task import Task
 from headrace.client.topic.subscription import Subscription
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import id_and_task
-from headrace.core.job.outcome import Cancelled, Done
+from headrace.core.job.outcome import (
+    Cancelled,
+    Dead,
+    Done,
+    Held,
+    Left,
+    Outcome,
+    Released,
+    Retried,
+)
 from headrace.core.payload.offload import Offload
 from headrace.store.contract import Settlement
 from headrace.worker.consume.settler import Settled
@@ -39,7 +48,7 @@ class OffloadCleaner:
     def _clean_up(self, settlements: Sequence[Settlement], lost: Sequence[LeasedDelivery]) -> None:
         self._settled(settlements, lost)
         for item in settlements:
-            if isinstance(item.outcome, (Done, Cancelled)) and item.delivery not in lost:
+            if _needs_it_no_more(item.outcome) and item.delivery not in lost:
                 self._clean(item.delivery)
 
     def _clean(self, delivery: LeasedDelivery) -> None:
@@ -79,3 +88,14 @@ def cleaner_of(tasks: Mapping[str, Task[..., Any]], settled: Settled) -> Offload
         for name in task.declared.names
     }
     return OffloadCleaner(found, settled)
+
+
+def _needs_it_no_more(outcome: Outcome) -> bool:
+    """Whether the job can never run again."""
+    match outcome:
+        case Done() | Cancelled():
+            return True
+        case Dead() | Retried() | Held() | Released() | Left():
+            return False
+        case _:
+            assert_never(outcome)

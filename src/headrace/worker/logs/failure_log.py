@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, assert_never
 
 import msgspec
 
@@ -15,7 +15,16 @@ from headrace.core.job import ids
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import Envelope
 from headrace.core.job.history import Attempt, decode_history
-from headrace.core.job.outcome import Dead, Outcome, Retried
+from headrace.core.job.outcome import (
+    Cancelled,
+    Dead,
+    Done,
+    Held,
+    Left,
+    Outcome,
+    Released,
+    Retried,
+)
 from headrace.core.queue_names import group_source, is_log
 from headrace.store.contract import Settlement
 from headrace.worker.logs.consequences import consequence_of
@@ -119,11 +128,16 @@ class FailureLog:
 
     def _report(self, failed: _Failed, outcome: Outcome) -> None:
         run, reason = failed.run, ""
-        if isinstance(outcome, Dead):
-            self.deaths += 1
-            reason = outcome.reason
-        elif not isinstance(outcome, Retried):
-            return
+        match outcome:
+            case Dead():
+                self.deaths += 1
+                reason = outcome.reason
+            case Retried():
+                pass
+            case Done() | Cancelled() | Held() | Released() | Left():
+                return
+            case _:
+                assert_never(outcome)
         self.attempts += run.has_begun
         kind = (reason, run.delivery.queue, _task_of(run), failed.error_type)
         if self._count is not None:
@@ -217,10 +231,14 @@ def one_line(attempt: Attempt) -> str:
 
 
 def _last_attempt(outcome: Outcome) -> Attempt | None:
-    if not isinstance(outcome, (Retried, Dead)):
-        return None
-    attempts = decode_history(outcome.history).attempts
-    return attempts[-1] if attempts else None
+    match outcome:
+        case Retried() | Dead():
+            attempts = decode_history(outcome.history).attempts
+            return attempts[-1] if attempts else None
+        case Done() | Cancelled() | Held() | Released() | Left():
+            return None
+        case _:
+            assert_never(outcome)
 
 
 def _fields(failed: _Failed, last: Attempt | None) -> dict[str, object]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import Any
+from typing import Any, Literal, assert_never
 
 import msgspec
 
 from headrace.core.job.failure import Unfit
 from headrace.core.job.retry import RemoteError
 from headrace.core.job.state import Reason
-from headrace.errors import Defer, Reject, RetryLater, TaskCancelled, TaskControl
+from headrace.errors import Defer, Reject, RetryLater, TaskCancelled
 from headrace.worker.run.results import is_passed_on
 from headrace.worker.run.run import Run
 
@@ -74,6 +74,9 @@ class RunDone(msgspec.Struct, array_like=True, tag="done"):
     value: bytes = b""
 
 
+Control = Literal["", "cancelled", "defer", "reject", "retry"]
+
+
 class RunReply(msgspec.Struct, array_like=True, tag="reply"):
     """From the process: an error, or task control."""
 
@@ -86,7 +89,8 @@ class RunReply(msgspec.Struct, array_like=True, tag="reply"):
     traceback: str = ""
     reason: str = ""
     """Set if the job was unfit to run."""
-    control: str = ""
+    control: Control = ""
+    """Set if it decided itself what becomes of its job."""
     delay: float | None = None
 
 
@@ -152,18 +156,18 @@ def _importable(module: str) -> str:
 
 def error_of(reply: RunReply) -> BaseException:
     """What the function raised, as the worker judges it."""
-    if reply.control:
-        return _control(reply)
-    if reply.reason:
-        return Unfit(Reason(reply.reason), reply.error_text)
-    return RemoteError(reply.error_names, reply.error_text, reply.traceback)
-
-
-def _control(reply: RunReply) -> TaskControl | TaskCancelled:
-    if reply.control == "cancelled":
-        return TaskCancelled()
-    if reply.control == "defer":
-        return Defer(reply.delay or 0.0)
-    if reply.control == "reject":
-        return Reject(reply.error_text)
-    return RetryLater(reply.delay, reply.error_text)
+    match reply.control:
+        case "cancelled":
+            return TaskCancelled()
+        case "defer":
+            return Defer(reply.delay or 0.0)
+        case "reject":
+            return Reject(reply.error_text)
+        case "retry":
+            return RetryLater(reply.delay, reply.error_text)
+        case "":
+            if reply.reason:
+                return Unfit(Reason(reply.reason), reply.error_text)
+            return RemoteError(reply.error_names, reply.error_text, reply.traceback)
+        case _:
+            assert_never(reply.control)

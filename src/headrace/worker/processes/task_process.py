@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, assert_never
 
 from headrace.client.context import RunReporter
 from headrace.errors import ProcessDied
@@ -124,8 +124,10 @@ class TaskProcess:
                 self._end(message)
             elif isinstance(message, ReportMessage):
                 self._report(message)
-            else:
+            elif isinstance(message, OnceRequest):
                 self._ask(message)
+            else:
+                assert_never(message)
         if garbled is not None:
             self._trouble = ProcessDied(f"{garbled}; it was killed")
         if garbled is not None or not (self.usable or self._leaving or self.runs):
