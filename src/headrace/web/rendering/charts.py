@@ -21,6 +21,9 @@ SPAN_LABELS = (("15m", "15 min"), ("1h", "1 h"), ("6h", "6 h"), ("24h", "24 h"))
 
 _MINUTES, _HOURS, _DAY = (2, 4, 6, 10, 20, 40), (1, 2, 4, 6, 12, 24), 86_400.0
 
+# The kinds of runs that failed, each with its label and its colour.
+_FAILED = {"dead": ("dead", "s2"), "retry": ("retried", "s3")}
+
 Values = Sequence[float | None]
 
 
@@ -65,8 +68,7 @@ def charts_of(minutes: Minutes, step: int) -> list[Chart]:
         chart(
             "Failed per minute",
             True,
-            Series("dead", "s2", rates("dead")),
-            Series("retried", "s3", rates("retry")),
+            *(Series(name, tone, rates(kind)) for kind, (name, tone) in _FAILED.items()),
         ),
         chart("Run time", False, Series("median", "s1", run50), Series("95 %", "s3", run95)),
         chart("Wait time", False, Series("median", "s1", wait50), Series("95 %", "s3", wait95)),
