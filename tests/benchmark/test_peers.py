@@ -34,14 +34,14 @@ def test_other_queues_drain_the_same_functions_and_leave_nothing(
 
 @pytest.mark.slow
 def test_an_environment_is_made_once_unless_it_was_left_half_made(tmp_path: Path) -> None:
-    # pip has nothing to do if it is asked for itself.
-    python = python_with(tmp_path, "empty", ["pip"])
+    # A small package, for pip wants one.
+    python = python_with(tmp_path, "small", ["iniconfig"])
     mine = python.with_name("mine")
     mine.touch()
-    assert python_with(tmp_path, "empty", ["pip"]) == python
+    assert python_with(tmp_path, "small", ["iniconfig"]) == python
     assert mine.exists()
     (python.parent.parent / ".ready").unlink()
-    assert python_with(tmp_path, "empty", ["pip"]) == python
+    assert python_with(tmp_path, "small", ["iniconfig"]) == python
     assert not mine.exists()
 
 

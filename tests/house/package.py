@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -42,10 +43,15 @@ class Module:
 @cache
 def modules() -> tuple[Module, ...]:
     """All modules of the package."""
-    return tuple(
-        Module(name_of(path), path, ast.parse(path.read_text()))
-        for path in sorted(ROOT.rglob("*.py"))
-    )
+    # The trees are kept: to look for garbage among them takes longer than to make them.
+    gc.disable()
+    try:
+        return tuple(
+            Module(name_of(path), path, ast.parse(path.read_text()))
+            for path in sorted(ROOT.rglob("*.py"))
+        )
+    finally:
+        gc.enable()
 
 
 def name_of(path: Path) -> str:

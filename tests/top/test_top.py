@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +30,7 @@ from headrace.top.tables import (
     rate,
     sparkline,
 )
+from tests.faults.crew import LONG, eventually
 
 HOSTILE = "[red]\x1b[2J<b>\u202e"
 
@@ -68,12 +70,18 @@ def cells(table: Table) -> list[list[str]]:
 
 async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
     """Let the program look again and again, until it shows what is meant."""
-    for _ in range(200):
-        await pilot.press("space")
-        await pilot.pause(0.05)
+    top = pilot.app
+    assert isinstance(top, Top)
+    ends_at = time.monotonic() + LONG
+    while True:
+        # A key that is pressed waits for the whole screen, which takes far longer than a look.
+        await top.look().wait()
+        await pilot.pause()
         if condition():
             return
-    raise AssertionError(f"never shown; there is {[cells(t) for t in pilot.app.query(Table)]}")
+        shown = [cells(table) for table in top.query(Table)]
+        assert time.monotonic() < ends_at, f"never shown; there is {shown}"
+        await asyncio.sleep(0.02)
 
 
 def said(app: App[None], where: str) -> str:
@@ -99,6 +107,15 @@ async def test_queues_workers_and_errors_are_live(app: Headrace) -> None:
         assert "1 worker 1/" in said(top, "#totals")
         shop.go.set()
         await until(pilot, lambda: cells(queues)[0][3] == "")
+
+
+async def test_space_looks_at_once(shop: Shop) -> None:
+    top = Top(shop.app.admin, every=60)
+    async with shop.app, top.run_test() as pilot:
+        await until(pilot, lambda: top.query_one(QueueTable).row_count == 2)
+        before = top.snapshot
+        await pilot.press("space")
+        await eventually("another look", lambda: top.snapshot is not before)
 
 
 async def test_a_queue_is_paused_and_resumed_after_a_question(shop: Shop) -> None:
