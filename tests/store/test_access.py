@@ -6,11 +6,14 @@ import asyncio
 import gc
 import warnings
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+import redis
 
 from headrace import Headrace, StoreUnavailable
+from headrace.core.version import VERSION
 from tests.rights import user_of_servers
 from tests.servers import RedisServer, free_port
 
@@ -88,3 +91,12 @@ async def test_databases_are_told_apart(redis_server: RedisServer) -> None:
         await task.enqueue()
         assert await one.store.queues() == ["default"]
         assert await two.store.queues() == []
+
+
+async def test_the_server_is_told_who_connects(valkey_url: str) -> None:
+    app = Headrace(valkey_url)
+    async with app:
+        await app.admin.queues()
+        with closing(redis.Redis.from_url(valkey_url)) as server:
+            names = {client["lib-name"] for client in server.client_list()}
+    assert f"redis-py(headrace_v{VERSION})" in names

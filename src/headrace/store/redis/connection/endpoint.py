@@ -13,6 +13,7 @@ from redis.backoff import NoBackoff
 
 from headrace.core.address import check_url, split_url, without_password
 from headrace.core.confirming import Confirming
+from headrace.core.version import VERSION
 from headrace.errors import ConfigError, StoreUnavailable
 from headrace.store.redis.connection import sentinel
 from headrace.store.redis.connection.cluster import SCHEMES as CLUSTER_SCHEMES
@@ -33,12 +34,25 @@ from headrace.store.values import Description
 
 log = logging.getLogger("headrace.store")
 
+
+def _driver_info() -> dict[str, Any]:
+    """The option that says who connects, for `CLIENT LIST`. Found out once: left to itself, the
+    driver looks up its version among all installed packages for each connection."""
+    try:
+        from redis.driver_info import DriverInfo
+    except ImportError:
+        # Earlier versions of the driver look it up when they are imported.
+        return {}
+    return {"driver_info": DriverInfo().add_upstream_driver("headrace", VERSION)}
+
+
 _OPTIONS: dict[str, Any] = {
     "protocol": 2,
     "socket_timeout": None,
     "socket_read_size": 256 * 1024,
     # The driver must not repeat anything: one xadd() sent twice is two jobs.
     "retry": Retry(NoBackoff(), 0),
+    **_driver_info(),
 }
 
 
