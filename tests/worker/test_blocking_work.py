@@ -240,6 +240,32 @@ async def test_what_waits_behind_a_long_run_goes_to_another_worker(work: Work) -
     assert sorted(work.done) == [0, 1, 2, 3]
 
 
+async def test_what_goes_back_since_it_waits_too_long_is_not_overtaken(app: Headrace) -> None:
+    """Not by what came later either, and waits in the same worker."""
+    begun, over = threading.Event(), threading.Event()
+    taken: list[int] = []
+
+    @app.task(batch=2, max_wait=0.01)
+    def gather(numbers: list[int]) -> None:
+        taken.extend(numbers)
+        begun.set()
+        assert over.wait(LONG)
+
+    async with app.worker(concurrency=10, threads=1):
+        await app.enqueue_many([gather.call(number) for number in (0, 1)])
+        await asyncio.to_thread(begun.wait, LONG)
+        older = (await app.enqueue_many([gather.call(number) for number in (2, 3)]))[0]
+        # Taken a while before the others; long enough for that on a machine that is not busy.
+        await asyncio.sleep(0.15)
+        jobs = await app.enqueue_many([gather.call(number) for number in (4, 5)])
+        while await older.status() is not State.WAITING:
+            await asyncio.sleep(0.005)
+        over.set()
+        for job in jobs:
+            await job.result(LONG)
+    assert taken == list(range(6))
+
+
 async def test_a_task_that_became_plain_still_waits_for_a_thread(
     app: Headrace, url: str, namespace: str
 ) -> None:

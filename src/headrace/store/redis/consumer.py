@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.core.job.capacity import Capacity
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import peek_id
-from headrace.core.job.outcome import RELEASED, check_outcomes
+from headrace.core.job.outcome import RELEASED, Released, check_outcomes
 from headrace.core.job.tally import Tally
 from headrace.errors import StoreError
 from headrace.store.contract import RunStart, Settlement
@@ -241,6 +241,9 @@ class RedisConsumer(RedisUpkeep):
                 self._report_deaths(queue, rest.pop(0))
             lost = [*lost, *named(rest, [item.delivery for item in held])] if rest else lost
             if said == b"lost":
+                if batch.moved and any(isinstance(item.outcome, Released) for item in held):
+                    # The next read has to bring these first.
+                    self._sources[queue].doubt()
                 return lost
             # Nothing was written yet: the rest is sent again, with a count of its own.
             idempotency.answer = lost

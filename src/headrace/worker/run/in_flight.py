@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from headrace.core.job.capacity import Runner
 from headrace.worker.run.batcher import Batcher, BatchRun
 from headrace.worker.run.run import Run
 from headrace.worker.run.slots import Slots
@@ -186,10 +187,13 @@ class InFlight:
         members = [member for run in entered for member in run.members]
         return [*self._batcher.waiting(), *members]
 
-    def overdue(self, before: float) -> list[Run]:
-        """Runs of single jobs that have waited for a slot since before this time."""
-        late = [run for run in self._without_slot if run.delivery.leased_at < before]
-        return [member for run in late for member in run.members]
+    def overdue(self, before: float, runners: Collection[Runner]) -> list[Run]:
+        """The runs of single jobs that wait for a slot, of these runners; all, if one of them has
+        waited since before this time."""
+        waiting = self._without_slot
+        if not any(run.delivery.leased_at < before for run in waiting):
+            waiting = deque(run for run in waiting if run.task.declared.run_in in runners)
+        return [member for run in waiting for member in run.members]
 
     def withdraw(self, run: Run) -> None:
         """Take out a job that has not begun."""

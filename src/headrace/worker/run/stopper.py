@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
+from headrace.core.job.capacity import Runner
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import RELEASED, Outcome, task_gate
@@ -131,13 +132,9 @@ class Stopper:
         """End runs that take too long, and give up those that ignore it. Hand back jobs that others
         may begin sooner."""
         now = time.monotonic()
-        for run in self._in_flight.overdue(now - self._late_after):
-            run.handed_back = True
-            self._withdraw(run)
+        self._hand_back_late(now - self._late_after)
         for run in tuple(self._in_flight.running):
             if now < run.ends_at or run.abandoned:
-                if run.queued_at and self._returns and now - run.queued_at > self._late_after:
-                    self._hand_back_late(run)
                 continue
             if not run.timed_out and not run.cancelled:
                 self._time_out(run)
@@ -151,10 +148,24 @@ class Stopper:
                 # It had its time to clean up.
                 run.kill()
 
-    def _hand_back_late(self, run: Run) -> None:
-        """Hand back what waits for a thread or a process for too long."""
-        if not run.handed_back and not run.has_begun and self._is_behind(run):
-            self._hand_back(run, only_waiting=True)
+    def _hand_back_late(self, before: float) -> None:
+        """Hand back what has waited since before this time for a slot, a thread or a process, with
+        all that waits behind it: here that would overtake it."""
+        late_runners: set[Runner] = set()
+        if self._returns:
+            queued = [run for run in self._in_flight.running if self._is_queued(run)]
+            late_runners = {_runner(run) for run in queued if run.queued_at < before}
+            for run in queued:
+                if _runner(run) in late_runners:
+                    self._hand_back(run, only_waiting=True)
+        for run in self._in_flight.overdue(before, late_runners):
+            run.handed_back = True
+            self._withdraw(run)
+
+    def _is_queued(self, run: Run) -> bool:
+        """Whether it waits for a thread or a process behind others."""
+        waits = run.queued_at and not run.handed_back and not run.has_begun
+        return bool(waits) and self._is_behind(run)
 
     # How one run is ended
 
@@ -249,3 +260,7 @@ class Stopper:
 
     def _cut_short(self, run: Run) -> Outcome:
         return self._outcomes.of_error(run, asyncio.CancelledError())
+
+
+def _runner(run: Run) -> Runner:
+    return run.task.declared.run_in
