@@ -21,15 +21,17 @@ from headrace.testing import StoreConformance
 from headrace.testing.conformance.ground import kept, known, parcel
 from tests.servers import RedisCluster, RedisServer
 from tests.store.patience import eventually
+from tests.store.redis_time import OnRedisTime, RedisClock, TimedRedisStore
 from tests.worker.states import until
 
 
-class TestCluster(StoreConformance):
+class TestCluster(OnRedisTime, StoreConformance):
     """Every promise of the contract; where a test has several queues, they are on three nodes."""
 
     @pytest.fixture
     async def store(self, cluster: RedisCluster, spread_namespace: str) -> AsyncIterator[Store]:
-        store = RedisStore(cluster.url, namespace=spread_namespace, crash_limit=3)
+        self.clock = RedisClock([node.url for node in cluster.masters], spread_namespace)
+        store = TimedRedisStore(cluster.url, spread_namespace, self.clock)
         await store.open()
         yield store
         await store.close()

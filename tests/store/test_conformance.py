@@ -14,9 +14,9 @@ import redis
 from headrace.store.contract import Store
 from headrace.store.redis.connection.cluster import slot_of
 from headrace.store.redis.keys import QueueKeys
-from headrace.store.redis.store import RedisStore
 from headrace.store.sqlite.store import SqliteStore
 from headrace.testing import ManualClock, StoreConformance
+from tests.store.redis_time import OnRedisTime, RedisClock, TimedRedisStore
 from tests.store.spread import SPREAD
 
 
@@ -32,11 +32,11 @@ def test_promises_about_several_queues_exist() -> None:
     assert {name for name in SPREAD if not hasattr(StoreConformance, name)} == set()
 
 
-class SlotRecorder(RedisStore):
+class SlotRecorder(TimedRedisStore):
     """Knows in how many slots of a cluster its queues would be."""
 
-    def __init__(self, url: str, namespace: str) -> None:
-        super().__init__(url, namespace=namespace, crash_limit=3)
+    def __init__(self, url: str, namespace: str, clock: RedisClock) -> None:
+        super().__init__(url, namespace, clock)
         self.slots: set[int] = set()
 
     def keys(self, queue: str) -> QueueKeys:
@@ -45,13 +45,14 @@ class SlotRecorder(RedisStore):
         return keys
 
 
-class TestRedis(StoreConformance):
+class TestRedis(OnRedisTime, StoreConformance):
     """With no more rights than the documents advise."""
 
     @pytest.fixture
     async def store(self, redis_url: str, users_url: str, namespace: str) -> AsyncIterator[Store]:
         self.url, self.namespace = redis_url, namespace
-        store = SlotRecorder(users_url, namespace)
+        self.clock = RedisClock([redis_url], namespace)
+        store = SlotRecorder(users_url, namespace, self.clock)
         await store.open()
         yield store
         await store.close()
@@ -87,7 +88,8 @@ class TestValkey(TestRedis):
     @pytest.fixture
     async def store(self, valkey_url: str, namespace: str) -> AsyncIterator[Store]:
         self.url, self.namespace = valkey_url, namespace
-        store = SlotRecorder(valkey_url, namespace)
+        self.clock = RedisClock([valkey_url], namespace)
+        store = SlotRecorder(valkey_url, namespace, self.clock)
         await store.open()
         yield store
         await store.close()

@@ -11,20 +11,21 @@ from headrace.core.job.capacity import RUNNERS, Capacity, Runner
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.outcome import DONE, RELEASED
 from headrace.store.contract import Store
-from headrace.store.redis.store import RedisStore
 from headrace.testing.conformance.gates.batch_ground import ids, some
-from headrace.testing.conformance.ground import QUEUE, Ground, ids_of, known, parcel
+from headrace.testing.conformance.ground import QUEUE, ids_of, known, parcel
+from tests.scripts import alter_scripts
+from tests.store.redis_time import OnRedisTime, RedisClock, TimedRedisStore
 
 _FILL = """
 for i = 1, ARGV[2] do
-  redis.call('XADD', KEYS[1], '*', 'j', '')
+  redis.call('XADD', KEYS[1], '1-*', 'j', '')
 end
 redis.call('XREADGROUP', 'GROUP', 'workers', ARGV[1], 'COUNT', ARGV[2], 'STREAMS', KEYS[1], '>')
 return redis.status_reply('OK')
 """
 
 
-class TestTakeover(Ground):
+class TestTakeover(OnRedisTime):
     @pytest.fixture
     def server(self, redis_url: str, namespace: str) -> Iterator[redis.Redis]:
         self.ready = f"{{{namespace}:{QUEUE}}}:ready"
@@ -36,18 +37,21 @@ class TestTakeover(Ground):
     async def store(
         self, server: redis.Redis, redis_url: str, namespace: str
     ) -> AsyncIterator[Store]:
-        store = RedisStore(redis_url, namespace=namespace, crash_limit=3)
+        self.clock = RedisClock([redis_url], namespace)
+        store = TimedRedisStore(redis_url, namespace, self.clock)
         await store.open()
         yield store
         await store.close()
 
     async def test_one_look_takes_several_steps_if_much_is_pending(
-        self, store: Store, server: redis.Redis
+        self, store: Store, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        alter_scripts(monkeypatch, "local MOST_PASSED = 10000", "local MOST_PASSED = 100")
+        alter_scripts(monkeypatch, "local MOST_AT_ONCE = 50000", "local MOST_AT_ONCE = 500")
         worker = self.worker(store, "other")
         assert await worker.fetch(1, 0) == []
         for name in "abc":
-            server.eval(_FILL, 1, self.ready, f"{name}~600000", "25000")
+            server.eval(_FILL, 1, self.ready, f"{name}~600000", "250")
         await self.send(store, 3)
         await self.take(self.worker(store, "dies"), 3)
         assert await self.looks_until(worker, 3) <= 9

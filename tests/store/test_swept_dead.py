@@ -9,7 +9,6 @@ import pytest
 
 from headrace import Headrace, JobFailed, Reject
 from headrace.core.bounds import DEAD_KEPT_DAYS
-from headrace.core.job.history_rules import HistoryBounds, QueueRetention
 from headrace.core.job.outcome import DONE
 from headrace.store.contract import Store, StoreConsumer
 from headrace.store.redis.store import RedisStore
@@ -20,43 +19,33 @@ from headrace.testing import ManualClock
 from headrace.testing.conformance.ground import LEASE
 from headrace.testing.conformance.jobs.settlement import DEAD
 from headrace.testing.conformance.topics.topic_ground import BILLING, TopicGround, event, keys
+from tests.store.redis_time import OnRedisTime, RedisClock, TimedRedisStore
 
-BRIEF_MS = 20
 DAY_MS = 86_400_000
 
 
-class TestSweptDead(TopicGround):
+class TestSweptDead(OnRedisTime, TopicGround):
     @pytest.fixture(params=["redis", "memory"])
     async def store(
         self, request: pytest.FixtureRequest, namespace: str, monkeypatch: pytest.MonkeyPatch
     ) -> AsyncIterator[Store]:
-        """A store that keeps dead events for a moment, and forgets few at a time."""
+        """A store that forgets few at a time."""
         store: RedisStore | SqliteStore
-        self.clock = None
         if request.param == "redis":
             url: str = request.getfixturevalue("redis_url")
-            store = RedisStore(url, namespace=namespace, crash_limit=3)
-            brief = QueueRetention(dead=HistoryBounds(100, BRIEF_MS))
-            store.history_rules.queues.set_default(brief)
+            self.clock = clock = RedisClock([url], namespace)
+            store = TimedRedisStore(url, namespace, clock)
         else:
             monkeypatch.setattr(pruning, "_SWEPT_TOGETHER", 2)
-            self.clock = ManualClock()
-            store = SqliteStore("memory://", namespace="test", crash_limit=3, clock=self.clock)
+            self.clock = manual = ManualClock()
+            store = SqliteStore("memory://", namespace="test", crash_limit=3, clock=manual)
         await store.open()
         yield store
         await store.close()
 
-    async def pass_time(self, seconds: float) -> None:
-        if self.clock is None:
-            await super().pass_time(seconds)
-        else:
-            self.clock.advance(seconds)
-
     async def grow_old(self, member: StoreConsumer) -> None:
         """Let all that is dead be old enough, and workers look after it for a while."""
-        if self.clock is not None:
-            self.clock.advance(DEAD_KEPT_DAYS * DAY_MS / 1000)
-        await self.pass_time(BRIEF_MS * 2 / 1000)
+        await self.pass_time(DEAD_KEPT_DAYS * DAY_MS / 1000)
         assert await self.look_regularly(member, LEASE * 2, queue=BILLING) == []
 
     async def test_what_blocks_a_key_stays_and_is_in_nobodys_way(self, store: Store) -> None:

@@ -128,7 +128,7 @@ class LimitsConformance(Ground):
         assert second.job_id == two.job_id
 
     async def test_a_job_that_is_taken_over_needs_a_turn_anew(self, store: Store) -> None:
-        slow = Limit("slow", 1, 5_000)
+        slow = Limit("slow", 1, 3_600_000)
         first, second = sent = limited(2, slow)
         await store.append(QUEUE, sent)
         dying, other = self.worker(store), self.worker(store)

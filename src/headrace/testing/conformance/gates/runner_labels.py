@@ -184,7 +184,8 @@ class RunnerLabelsConformance(Ground):
             await self.pass_time(0.05)
             await worker.promote(QUEUE)
             assert await worker.fetch(9, 0, others) == []
-            for delivery in known(await worker.fetch(1, 0, only)):
+            handed_back = await worker.reclaim(QUEUE, 1, last_chance=True, capacity=only)
+            for delivery in known(handed_back or await worker.fetch(1, 0, only)):
                 assert await worker.begin(QUEUE, [delivery]) == {}
                 outcome = outcomes.pop(0) if outcomes else DONE
                 await self.settle(worker, [delivery], outcome)

@@ -15,7 +15,7 @@ from headrace.testing.conformance.ground import HISTORY, QUEUE, Ground, ids_of, 
 from headrace.testing.conformance.jobs.settlement import CANCELLED, DEAD
 
 NAME = Constraints(unique="report 7")
-LASTING = Constraints(unique="report 8", unique_for_ms=250)
+LASTING = Constraints(unique="report 8", unique_for_ms=25_000)
 ENDS: list[Outcome] = [DONE, kept(), DEAD, CANCELLED]
 
 
@@ -82,7 +82,7 @@ class UniqueConformance(Ground):
         worker = self.worker(store)
         await self.end(store, worker, await self.take(worker), outcome)
         assert await store.append(QUEUE, [second]) == {0: first.job_id}
-        await self.pass_time(0.26)
+        await self.pass_time(26)
         assert await store.append(QUEUE, [second]) == {}
 
     async def test_who_lost_its_lease_frees_no_name(self, store: Store) -> None:
@@ -101,7 +101,7 @@ class UniqueConformance(Ground):
             worker = self.worker(store)
             await self.settle(worker, await self.take(worker), DEAD)
             await store.replay(QUEUE, [first.job_id])
-            await self.pass_time(0.26)
+            await self.pass_time(26)
             assert await store.append(QUEUE, [second]) == {0: first.job_id}
             await self.settle(worker, await self.take(worker), DONE)
 

@@ -9,7 +9,7 @@ from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import DONE, RELEASED, Held, Retried, task_gate
 from headrace.core.job.parcel import Child, Parcel, Tick
 from headrace.core.job.state import State
-from headrace.store.contract import Store, StoreConsumer
+from headrace.store.contract import Store, StoreConsumer, reclaim_every
 from headrace.store.values import Control, Counts, Report
 from headrace.testing.conformance.ground import (
     HISTORY,
@@ -63,7 +63,7 @@ def flow(name: str) -> list[tuple[str, Parcel]]:
 
 class LeftoversConformance(Ground):
     async def nothing_remains(self, store: Store, *workers: StoreConsumer) -> None:
-        await self.pass_time(BRIEF / 1000 * 2)
+        await self.pass_time(max(BRIEF / 1000 * 2, reclaim_every(LEASE) * 1.1))
         # As any worker does now and then: expired values may have to be swept.
         for queue in QUEUES:
             assert await workers[0].reclaim(queue, 1, last_chance=True) == []

@@ -57,12 +57,12 @@ class SettlementConformance(Ground):
     async def test_a_result_is_kept_for_its_time(self, store: Store) -> None:
         (key,) = await self.send(store)
         worker = self.worker(store)
-        await self.settle(worker, await self.take(worker), kept(b"\x07", seconds=0.5))
+        await self.settle(worker, await self.take(worker), kept(b"\x07", seconds=50))
         (snapshot,) = await store.get(QUEUE, [key])
         assert snapshot is not None
         assert snapshot.state is State.DONE
         assert decode_verdict(snapshot.verdict).value == b"\x07"
-        await self.pass_time(0.6)
+        await self.pass_time(60)
         assert await store.get(QUEUE, [key]) == [None]
 
     async def test_retried_schedules_the_job_with_its_history(self, store: Store) -> None:

@@ -151,10 +151,10 @@ class HistoryConformance(HistoryGround):
         assert {job.job_id for job in kept} < set(job_ids)
 
     async def test_jobs_are_kept_for_a_time(self, store: Store) -> None:
-        store.history_rules.set_default(HistoryBounds(100, 400))
+        store.history_rules.set_default(HistoryBounds(100, 40_000))
         job_ids = await self.do(store, 2)
         assert len(await self.all_ended(store)) == 2
-        await self.pass_time(0.45)
+        await self.pass_time(45)
         assert await self.all_ended(store) == []
         assert await self.states(store, job_ids) == [None, None]
         assert await store.locate([QUEUE], job_ids[0]) == []

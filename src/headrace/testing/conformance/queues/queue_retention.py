@@ -29,7 +29,7 @@ class QueueRetentionConformance(Ground):
         worker = self.worker(store)
         await self.send(store, 5)
         await self.settle(worker, await self.take(worker, 5), DEAD)
-        store.history_rules.queues.set_default(QueueRetention(dead=HistoryBounds(3, 60_000)))
+        store.history_rules.queues.set_default(QueueRetention(dead=HistoryBounds(3, 3_600_000)))
         await self.look_regularly(worker, LEASE * 2)
         assert len((await store.dead(QUEUE)).jobs) == 3
         assert (await store.count(QUEUE)).dead == 3

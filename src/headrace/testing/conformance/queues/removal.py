@@ -76,6 +76,7 @@ class RemovalConformance(Ground):
         running = await self.take(worker)
         assert await store.remove(QUEUE, force=True) == 0
         if used_anew:
+            await self.pass_time(0.001)
             await store.append(QUEUE, [parcel(constraints=in_lane) for _ in range(2)])
             await self.take(worker)
         assert await self.settle(worker, running, kept()) == running

@@ -126,7 +126,7 @@ class TopicMix:
         for item in await self.store.read(LOG, self._cursor, limit=1000):
             self.logged.append(item.job_id)
             self._cursor = item.cursor
-        await self.store.trim(LOG, retention_ms=0, gone_after_ms=60_000)
+        await self.store.trim(LOG, retention_ms=0, gone_after_ms=86_400_000)
 
     async def reclaim(self, share: Share) -> None:
         # More crashes than a job may have make it dead, but in the worker.
