@@ -1,5 +1,4 @@
-"""A Redis whose time stands still until a test moves it: what scripts take for the time, and how long
-ago things were."""
+"""A Redis whose time stands still until a test moves it."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -80,26 +80,46 @@ async def test_each_kind_of_send_can_ask(copied: Copied, namespace: str) -> None
         await each_is_waited_for(app, copied.master, "replicated")
 
 
+@contextmanager
+def silent(replicas: Sequence[RedisServer]) -> Iterator[None]:
+    for replica in replicas:
+        replica.pause()
+    try:
+        yield
+    finally:
+        for replica in replicas:
+            replica.resume()
+
+
+def asking(app: Headrace) -> list[asyncio.Task[Any]]:
+    """Sends that ask to be on a replica."""
+    work, orders = app.tasks["work"], app.topics["orders"]
+    return [
+        asyncio.create_task(work.options(confirm="replicated", id="one").enqueue()),
+        asyncio.create_task(orders.publish(b"paid", confirm="replicated")),
+    ]
+
+
 async def test_only_sends_that_ask_are_held_up_by_a_silent_replica(
+    copied: Copied, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(confirmation, "WAIT_MS", 60_000)
+    async with shop(copied.url, namespace) as app:
+        with silent(copied.replicas):
+            held_up = asking(app)
+            await app.tasks["work"].enqueue()
+            await app.topics["orders"].publish(b"paid")
+            assert not any(task.done() for task in held_up)
+        await asyncio.gather(*held_up)
+
+
+async def test_a_send_that_a_silent_replica_does_not_confirm_says_so(
     copied: Copied, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(confirmation, "WAIT_MS", 50)
     async with shop(copied.url, namespace) as app:
-        work, orders = app.tasks["work"], app.topics["orders"]
-        for replica in copied.replicas:
-            replica.pause()
-        try:
-            asking = [
-                asyncio.create_task(work.options(confirm="replicated", id="one").enqueue()),
-                asyncio.create_task(orders.publish(b"paid", confirm="replicated")),
-            ]
-            await work.enqueue()
-            await orders.publish(b"paid")
-            assert not any(task.done() for task in asking)
-            errors = await asyncio.gather(*asking, return_exceptions=True)
-        finally:
-            for replica in copied.replicas:
-                replica.resume()
+        with silent(copied.replicas):
+            errors = await asyncio.gather(*asking(app), return_exceptions=True)
         for error in errors:
             assert isinstance(error, EnqueueUnknown)
             assert "0 of 1 replicas confirmed it" in str(error)

@@ -99,10 +99,13 @@ async def test_queues_workers_and_errors_are_live(app: Headrace) -> None:
         )
         await until(pilot, lambda: errors.row_count == 1 and running.row_count == 1)
         await until(pilot, lambda: [row[0] for row in cells(queues)] == ["default", "mail"])
-        await until(pilot, lambda: cells(queues)[0][3] == "1")
-        assert cells(queues)[1][6] == "1"
-        row = cells(running)[0]
-        assert (row[0], row[2], row[5]) == ("hold", "default", held.id)
+        await until(pilot, lambda: (cells(queues)[0][3], cells(queues)[1][6]) == ("1", "1"))
+
+        def is_seen_running() -> bool:
+            row = cells(running)[0]
+            return (row[0], row[2], row[5]) == ("hold", "default", held.id)
+
+        await until(pilot, is_seen_running)
         assert "[red]\\x1b[2J<b>\\u202e" in cells(errors)[0][2]
         assert "1 worker 1/" in said(top, "#totals")
         shop.go.set()

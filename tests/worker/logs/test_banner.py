@@ -84,10 +84,17 @@ async def test_a_supervisor_says_it_once_for_all_its_workers(
         ("sqlite:////srv/shop/jobs.db", "sqlite:////srv/shop/jobs.db"),
         ("memory://", "memory://"),
         ("redis://ann:secret@host:6379/0", "redis://***@host:6379/0"),
+        ("redis://host:6379/0?password=secret", "redis://host:6379/0?password=***"),
     ],
 )
-def test_a_store_is_shown_without_secrets(url: str, shown: str) -> None:
-    assert Headrace(url).shown_url == shown
+def test_a_store_is_shown_without_secrets(url: str, shown: str, records: Records) -> None:
+    app = Headrace(url)
+    banner = Banner(app, app.worker(queues=["mail"]).settings)
+    banner.starts()
+    banner.supervises(1, 2)
+    said = records("INFO", f" on {shown}, namespace ")
+    assert [record.store for record in said] == [shown, shown]
+    assert not [record for record in records("INFO") if "secret" in str(vars(record))]
 
 
 def test_a_file_is_shown_with_its_whole_path(
