@@ -16,6 +16,8 @@ from typing import Any, Self
 
 import hiredis
 
+from tests.standstill import Standstill
+
 SLOTS = 16384
 
 
@@ -83,6 +85,7 @@ class RedisServer(Service):
         self._folder = folder
         self._settings = {"save": "", "appendonly": "no", **(settings or {})}
         self._process: subprocess.Popen[bytes] | None = None
+        self._standstill: Standstill | None = None
 
     def start(self) -> None:
         command = self.command()
@@ -110,10 +113,12 @@ class RedisServer(Service):
         self._end(signal.SIGTERM)
 
     def pause(self) -> None:
-        self._running().send_signal(signal.SIGSTOP)
+        self._standstill = Standstill(self._running().pid)
 
     def resume(self) -> None:
-        self._running().send_signal(signal.SIGCONT)
+        standstill, self._standstill = self._standstill, None
+        if standstill is not None:
+            standstill.end()
 
     def ask(self, *command: str) -> Any:
         """One command, without a client: the whole answer, an error raised."""
@@ -135,8 +140,8 @@ class RedisServer(Service):
 
     def _end(self, how: signal.Signals) -> None:
         process, self._process = self._process, None
+        self.resume()
         if process is not None:
-            process.send_signal(signal.SIGCONT)
             process.send_signal(how)
             process.wait(timeout=30)
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from headrace import Headrace, StoreUnavailable
 from tests import forked
 from tests.faults import shop
+from tests.standstill import Standstill
 
 # Far beyond what anything here takes on a slow machine.
 LONG = 60.0
@@ -194,6 +195,7 @@ class WorkerProcess:
                 *command, cwd=forked.ROOT, env=env, output=out, session=True
             )
         self.pid = self._process.pid
+        self._standstill: Standstill | None = None
 
     @property
     def alive(self) -> bool:
@@ -223,6 +225,11 @@ class WorkerProcess:
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
+    def stand_still(self) -> Standstill:
+        """From now until the answer is told to end."""
+        self._standstill = Standstill(self.pid)
+        return self._standstill
+
     def kill(self) -> None:
         self._process.kill()
         self._process.wait(LONG)
@@ -243,6 +250,8 @@ class WorkerProcess:
         return int(status.split("VmHWM:")[1].split()[0]) // 1024
 
     def clean_up(self) -> None:
+        if self._standstill is not None:
+            self._standstill.end()
         if self.alive:
             self._process.kill()
         self._process.wait(LONG)

@@ -112,12 +112,12 @@ async def outlive_a_frozen_worker(crew: Crew, jobs: int) -> None:
     sent = await crew.app.enqueue_many(crew.app.tasks["hold"].call(str(gate)) for _ in range(jobs))
     ids = [job.id for job in sent]
     await crew.begun(*ids)
-    frozen.send(signal.SIGSTOP)
+    standstill = frozen.stand_still()
     gate.touch()
     awake = crew.start("-c", str(jobs))
     await all_done(crew, ids)
     results = [await job.result(LONG) for job in sent]
-    frozen.send(signal.SIGCONT)
+    standstill.end()
     await eventually(
         "the late worker knows that it is late",
         lambda: sum(map(int, re.findall(r"lease lost: (\d+) job", frozen.log))) == jobs,
