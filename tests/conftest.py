@@ -18,6 +18,7 @@ pytest.register_assert_rewrite("headrace.testing.conformance", "tests.faults", "
 from headrace import Headrace  # noqa: E402
 from headrace.store.sqlite.store import SqliteStore  # noqa: E402
 from headrace.testing import ManualClock  # noqa: E402
+from tests import settles  # noqa: E402
 from tests.servers import RedisCluster, RedisServer, newest_server_binary  # noqa: E402
 
 # What runs in the background of a shell ignores Ctrl-C, and so would the programs that tests start
@@ -29,6 +30,9 @@ if threading.current_thread() is threading.main_thread():
 collect_ignore = [] if os.environ.get("HEADRACE_CHAOS") else ["chaos"]
 
 
+settles.watch()
+
+
 def pytest_configure() -> None:
     """Collect without a search for garbage: each test process makes millions of objects, and keeps
     all of them. Tests spare themselves that search too."""
@@ -38,6 +42,15 @@ def pytest_configure() -> None:
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(autouse=True)
+def _settles_do_not_fail(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Unless a test says that it makes them fail, with `pytest.mark.settles_fail`."""
+    settles.failures.clear()
+    yield
+    if not request.node.get_closest_marker("settles_fail"):
+        assert settles.failures == [], "a settle failed, and was repeated or given up"
 
 
 @pytest.fixture(scope="session")

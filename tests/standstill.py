@@ -15,7 +15,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Standstill:
-    """All threads of one process stand still, from now until `end`, which the same thread calls."""
+    """All threads of one process stand still, from now until `end`, which the same thread calls.
+    Meanwhile nobody may wait for the end of the process: a tracer is told of stops the same way."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid

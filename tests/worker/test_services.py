@@ -120,6 +120,7 @@ async def test_the_settler_keeps_what_was_not_confirmed_and_says_that_it_repeats
     assert (settler.backlog, unsure.repeats) == (0, [False, True])
 
 
+@pytest.mark.settles_fail
 @pytest.mark.parametrize(
     "error", [StoreError("it was false"), RuntimeError("a bug")], ids=["false", "crash"]
 )
@@ -141,6 +142,7 @@ class Parked(msgspec.Struct):
     """An outcome that nobody has heard of."""
 
 
+@pytest.mark.settles_fail
 @pytest.mark.parametrize("counts", [False, True], ids=["", "counted"])
 async def test_an_outcome_that_nobody_knows_is_the_end_of_its_own_job_alone(
     store: Store, consumer: SqliteConsumer, counts: bool

@@ -19,7 +19,6 @@ from headrace.core.job.failure import Unfit
 from headrace.core.job.state import Reason
 from headrace.errors import ProcessDied
 from headrace.worker.run.run import Run
-from tests.standstill import Standstill
 from tests.worker.processes.pool_tasks import (
     AwaitedPool,
     Far,
@@ -168,9 +167,9 @@ async def test_a_process_that_is_stopped_need_not_answer(pool: AwaitedPool, tmp_
     (run,) = start_notes(pool, tmp_path, "a")
     await until(lambda: run.process is not None)
     await asyncio.sleep(0)
-    standstill = Standstill(process_in(tmp_path))
+    os.kill(process_in(tmp_path), signal.SIGSTOP)
     assert pool.withdraw(run)
-    standstill.end()
+    os.kill(process_in(tmp_path), signal.SIGCONT)
     (tmp_path / "gate").touch()
     await pool.end_of(pool.start(note.call(str(tmp_path), "b")))
     assert notes_in(tmp_path) == ["b"]
