@@ -1,7 +1,8 @@
 """Python programs that begin at once: forked from a process that has imported Headrace already.
 
 A program that is started imports hundreds of modules before it does anything, which takes more of a
-processor than what most tests have it do. Where a start itself is tried, use `subprocess`."""
+processor than what most tests have it do; when it ends, it takes them apart. Where a start itself
+is tried, or what Python does last, use `subprocess`."""
 
 from __future__ import annotations
 
@@ -239,9 +240,37 @@ def _become(order: _Order) -> None:
         runpy.run_path(str(script), run_name="__main__")
 
 
+class _Ending:
+    """Leaves a process once its threads have ended and all else that runs at an exit has run. What
+    is left for Python is to take apart each module, by far the most that a short program does."""
+
+    def __init__(self) -> None:
+        # None: Python itself says why it ends, and with which code.
+        self._code: object = None
+        # What is registered first runs last.
+        atexit.register(self._leave)
+
+    def run(self, order: _Order) -> None:
+        try:
+            _become(order)
+        except SystemExit as ended:
+            self._code = ended.code
+            raise
+        self._code = 0
+
+    def _leave(self) -> None:
+        if isinstance(self._code, int):
+            # What was forgotten, such as a coroutine that nobody awaits, says so.
+            gc.collect()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(self._code)
+
+
 if __name__ == "__main__":
+    ending = _Ending()
     way = socket.socket(fileno=int(sys.argv[1]))
     for name in WARM:
         importlib.import_module(name)
     gc.freeze()
-    _become(_take_orders(way))
+    ending.run(_take_orders(way))
