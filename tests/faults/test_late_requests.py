@@ -116,6 +116,7 @@ class Ledger:
         self.work = work.options(key="one")
 
 
+@pytest.mark.settles_fail
 @pytest.mark.parametrize("fault", list(Fault), ids=lambda fault: fault.name)
 async def test_jobs_of_a_key_run_once_in_order_and_one_at_a_time_over_a_bad_wire(
     fault: Fault, wire: Proxy, namespace: str

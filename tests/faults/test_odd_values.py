@@ -225,6 +225,7 @@ async def test_what_is_passed_over_is_named_once_by_its_key(
     assert case.split(":")[0] in said[0]
 
 
+@pytest.mark.settles_fail
 async def test_an_outcome_that_the_store_refuses_hurts_no_other(
     tmp_path: Path, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:

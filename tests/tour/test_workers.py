@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from headrace import Context, Defer, Headrace, JobFailed, Reject, Retry, RetryLater, State
+from headrace.worker.run import stopper
 
 
 async def test_a_worker_reads_only_its_queues(app: Headrace) -> None:
@@ -87,8 +88,10 @@ async def test_an_async_job_that_takes_too_long_is_cancelled(app: Headrace) -> N
 
 
 async def test_a_thread_that_takes_too_long_keeps_its_slot_until_it_ends(
-    app: Headrace, caplog: pytest.LogCaptureFixture
+    app: Headrace, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # How long it may take to clean up.
+    monkeypatch.setattr(stopper, "_CANCEL_GRACE", 0.1)
     release = threading.Event()
 
     @app.task(timeout=0.1, retry=Retry(1))

@@ -8,8 +8,15 @@ import threading
 import pytest
 
 from headrace import AuditError, AuditRecord, Delivery, DeliveryUsed, Headrace, LeaseLost, Retry
+from headrace.worker.run import stopper
 from tests.worker.states import until
 from tests.worker.topics import Order, group_of, orders_of
+
+
+@pytest.fixture
+def soon_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function that ignores its timeout is waited for a moment only."""
+    monkeypatch.setattr(stopper, "_CANCEL_GRACE", 0.1)
 
 
 def keeping(app: Headrace, timeout: float = 60.0) -> list[Delivery]:
@@ -93,6 +100,7 @@ async def test_after_its_function_failed_it_says_so(app: Headrace) -> None:
             await kept[0].ack()
 
 
+@pytest.mark.usefixtures("soon_given_up")
 async def test_a_thread_that_says_something_after_the_timeout_is_logged_and_its_place_is_free(
     app: Headrace,
 ) -> None:
@@ -124,6 +132,7 @@ async def test_a_thread_that_says_something_after_the_timeout_is_logged_and_its_
     assert "not settled within its timeout" in told[0]
 
 
+@pytest.mark.usefixtures("soon_given_up")
 async def test_a_thread_that_kept_its_delivery_for_too_long_leaves_its_place(
     app: Headrace,
 ) -> None:
