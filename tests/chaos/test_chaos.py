@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headrace import Headrace, StoreUnavailable
-from tests.faults.crew import LONG, Crew
+from tests.faults.crew import CALM, LONG, Crew
 from tests.faults.flooding import Flood, flood
 from tests.faults.grinding import Grinding, grind
 from tests.faults.lasting import (
@@ -61,7 +61,7 @@ async def test_two_hundred_kills_lose_nothing_that_a_file_has_accepted(
 async def test_a_server_that_sleeps_for_five_leases_makes_no_job_run_twice(
     durable_redis: RedisServer, namespace: str, tmp_path: Path
 ) -> None:
-    async with Crew(tmp_path, durable_redis.url, namespace) as crew:
+    async with Crew(tmp_path, durable_redis.url, namespace, lease=CALM) as crew:
         await outlive_a_sleeping_server(crew, durable_redis, leases=5)
 
 
@@ -111,8 +111,11 @@ async def test_poison_is_dead_with_its_bytes_while_the_rest_flows(crew: Crew) ->
     await survive_poison(crew, others=5000)
 
 
-async def test_a_late_outcome_changes_nothing(crew: Crew) -> None:
-    await outlive_a_frozen_worker(crew, jobs=500)
+async def test_a_late_outcome_changes_nothing(
+    lasting_url: str, namespace: str, tmp_path: Path
+) -> None:
+    async with Crew(tmp_path, lasting_url, namespace, lease=CALM) as crew:
+        await outlive_a_frozen_worker(crew, jobs=500)
 
 
 async def test_jobs_that_kill_their_workers_are_stopped_and_take_no_other_along(

@@ -19,6 +19,8 @@ from tests.standstill import Standstill
 
 # Far beyond what anything here takes on a slow machine.
 LONG = 60.0
+# A lease that no worker loses since the machine is busy, for tests in which none may.
+CALM = 3.0
 # What a worker logs when it begins to read.
 BEGUN = " runs "
 

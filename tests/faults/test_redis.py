@@ -33,7 +33,7 @@ from tests.faults.crew import LONG, Crew, eventually
 from tests.faults.scenarios import Outages, survive_outages
 from tests.servers import RedisServer, free_port
 
-LEASE = 1.0
+LEASE = 2.0
 
 
 class Bench:

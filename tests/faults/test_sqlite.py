@@ -12,12 +12,12 @@ import pytest
 
 from headrace import Headrace, StoreFull
 from headrace.store.sqlite.store import SqliteStore
-from tests.faults.crew import LONG, Crew, eventually
+from tests.faults.crew import CALM, LONG, Crew, eventually
 
 
 @pytest.fixture
 async def file_crew(tmp_path: Path, namespace: str) -> AsyncIterator[Crew]:
-    async with Crew(tmp_path, f"sqlite:///{tmp_path}/jobs.db", namespace) as crew:
+    async with Crew(tmp_path, f"sqlite:///{tmp_path}/jobs.db", namespace, lease=CALM) as crew:
         yield crew
 
 
@@ -38,7 +38,7 @@ async def test_a_locked_file_is_waited_for(file_crew: Crew, tmp_path: Path) -> N
     await crew.begun(*(job.id for job in held))
     locked = lock(tmp_path / "jobs.db")
     sending = asyncio.create_task(crew.app.tasks["work"].enqueue(0.0))
-    await asyncio.sleep(2.5)
+    await asyncio.sleep(1.2 * crew.app.lease)
     assert not sending.done()
     locked.close()
     sent = await sending

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.crew import Crew
+from tests.faults.crew import CALM, Crew
 from tests.faults.scenarios import (
     MOMENTS,
     Massacre,
@@ -24,15 +24,18 @@ async def test_killed_workers_lose_no_job(lasting_url: str, namespace: str, tmp_
         await survive_massacre(crew, Massacre())
 
 
-async def test_a_late_outcome_changes_nothing(crew: Crew) -> None:
-    await outlive_a_frozen_worker(crew, jobs=5)
+async def test_a_late_outcome_changes_nothing(
+    lasting_url: str, namespace: str, tmp_path: Path
+) -> None:
+    async with Crew(tmp_path, lasting_url, namespace, lease=CALM) as crew:
+        await outlive_a_frozen_worker(crew, jobs=5)
 
 
 async def test_a_worker_whose_loop_is_blocked_keeps_its_job(
     lasting_url: str, namespace: str, tmp_path: Path
 ) -> None:
-    async with Crew(tmp_path, lasting_url, namespace, lease=0.8) as crew:
-        await _block(crew, seconds=2.6)
+    async with Crew(tmp_path, lasting_url, namespace, lease=CALM) as crew:
+        await _block(crew, seconds=2.2 * CALM)
 
 
 async def _block(crew: Crew, seconds: float) -> None:
