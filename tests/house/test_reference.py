@@ -187,7 +187,7 @@ def test_a_parameter_that_is_left_out_is_found() -> None:
     assert {"batch_key", "timeout"} <= set(parameters(headrace.Headrace.task))
 
 
-@pytest.mark.parametrize("name", [*public.INSIDE, *public.CONSTRUCTED])
+@pytest.mark.parametrize("name", [*public.INSIDE, *sorted(public.CONSTRUCTED)])
 def test_what_is_said_of_public_names_is_about_what_is_there(name: str) -> None:
     assert name in NAMES
     there = set(dir(found(name)))
