@@ -34,7 +34,7 @@ from headrace.testing.conformance.topics.topic_ground import (
 )
 from tests.faults.proxy import Fault, Proxy, calls
 
-LEASE = 60.0
+LEASE = 600.0
 LANE = Constraints(lane="a")
 LIMITED = Constraints(limits=(Limit("few", 3, 3_600_000),))
 EMPTY = Counts()
@@ -717,12 +717,12 @@ async def delivered_late(change: Change, proxy: Proxy, server: redis.Redis) -> N
     await change.check()
 
 
-async def fallen_into_a_hole(change: Change, opened: asyncio.Event) -> None:
-    """The request is under way while nothing passes, and for longer than anyone waits for its
-    answer; then it passes, and so does its repeat."""
+async def fallen_into_a_hole(change: Change, given_up: asyncio.Barrier) -> None:
+    """The request is under way while nothing passes, until nobody waits for its answer any more;
+    then it passes, and so does its repeat."""
     idempotency = IdempotencyKey()
     assert await _fails(change, idempotency), "the hole was not deep enough"
-    await opened.wait()
+    await given_up.wait()
     while await _fails(change, idempotency):  # noqa: ASYNC110
         await asyncio.sleep(0.05)
     await change.meanwhile()
