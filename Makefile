@@ -49,11 +49,11 @@ coverage: $(VENV)/.tools servers  ## run the tests, and list the lines that none
 	COVERAGE_CORE=sysmon $(PYTEST) $(PARALLEL) --cov=headrace --cov-report=term:skip-covered --cov-fail-under=90
 
 # Longer than a test of `make test` may take: minutes, not hours.
-chaos: $(VENV)/.tools servers  ## run the fault tests for longer and harder
-	HEADRACE_CHAOS=1 $(PYTEST) $(PARALLEL) -o faulthandler_timeout=600 tests/chaos $(ARGS)
+chaos: $(VENV)/.tools servers  ## run the fault tests for longer and harder, and what takes long
+	HEADRACE_CHAOS=1 $(PYTEST) $(PARALLEL) -o faulthandler_timeout=600 tests/chaos tests/faults/test_odd_values.py $(ARGS)
 
-conformance: $(VENV)/.tools servers  ## hold a Redis Cluster and Valkey to every promise of a store
-	HEADRACE_CONFORMANCE=1 $(PYTEST) $(PARALLEL) tests/store -k "TestCluster or TestValkey" $(ARGS)
+conformance: $(VENV)/.tools servers  ## hold a cluster, Valkey and the store in memory to every promise
+	HEADRACE_CONFORMANCE=1 $(PYTEST) $(PARALLEL) -k "TestCluster or TestValkey or memory" $(ARGS)
 
 bench: $(VENV)/.tools servers  ## measure, into bench/results.json
 	$(VENV)/bin/headrace bench --json bench/results.json

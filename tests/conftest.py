@@ -19,6 +19,7 @@ from headrace import Headrace  # noqa: E402
 from headrace.store.sqlite.store import SqliteStore  # noqa: E402
 from headrace.testing import ManualClock  # noqa: E402
 from tests import settles  # noqa: E402
+from tests.nightly import can_wait  # noqa: E402
 from tests.servers import RedisCluster, RedisServer, newest_server_binary  # noqa: E402
 
 # What runs in the background of a shell ignores Ctrl-C, and so would the programs that tests start
@@ -37,6 +38,15 @@ def pytest_configure() -> None:
     """Collect without a search for garbage: each test process makes millions of objects, and keeps
     all of them. Tests spare themselves that search too."""
     gc.disable()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave for the night what can wait; `make conformance` sets the variable."""
+    if os.environ.get("HEADRACE_CONFORMANCE"):
+        return
+    left = [item for item in items if can_wait(item)]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if not can_wait(item)]
 
 
 def pytest_collection_finish() -> None:

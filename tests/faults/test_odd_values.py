@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -128,7 +129,11 @@ async def test_a_worker_runs_the_good_jobs_beside_it(
         assert worker.outcome.crashes == 0
 
 
-@pytest.mark.parametrize(("kind", "case"), CASES)
+# A page is asked for much more than a value can spoil: all of them with each value by `make chaos`.
+SOME = CASES if os.environ.get("HEADRACE_CHAOS") else CASES[::7]
+
+
+@pytest.mark.parametrize(("kind", "case"), SOME)
 async def test_every_page_answers_and_shows_the_rest(
     kind: str, case: str, redis_url: str, tmp_path: Path, namespace: str
 ) -> None:

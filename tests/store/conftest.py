@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import uuid
 from collections.abc import Iterator
@@ -15,26 +14,6 @@ import redis
 
 from tests.rights import user_of_servers
 from tests.servers import RedisCluster
-from tests.store.spread import SPREAD
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave to `make conformance` what differs from Redis in little: Valkey, which also runs the
-    tour, and the promises about one queue on a cluster, where all of it is on one server."""
-    if os.environ.get("HEADRACE_CONFORMANCE"):
-        return
-    left = [item for item in items if _can_wait(item)]
-    config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if not _can_wait(item)]
-
-
-def _can_wait(item: pytest.Item) -> bool:
-    name = item.parent.name if item.parent else ""
-    return name == "TestValkey" or (name == "TestCluster" and _function(item) not in SPREAD)
-
-
-def _function(item: pytest.Item) -> str:
-    return getattr(item, "originalname", item.name)
 
 
 @pytest.fixture(scope="session")
