@@ -3,11 +3,13 @@
 SHELL := /bin/bash
 PYTHON ?=
 VENV := .venv$(if $(PYTHON),-$(notdir $(PYTHON)))
-PYTEST := $(VENV)/bin/python -m pytest
 
 # Half of a test process' time is waiting, so three of them share a core.
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 PARALLEL := -n $(shell echo $$(( $(CORES) < 4 ? 3 * $(CORES) : 12 ))) --dist worksteal
+# Files of tests are in memory, if there is room for them: they would wait for a disk all the time.
+MEMORY := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000000 { print "/dev/shm" }')
+PYTEST := $(if $(MEMORY),TMPDIR=$(MEMORY) )$(VENV)/bin/python -m pytest
 # What to give pytest instead of all tests: make test ARGS="tests/worker -k pause"
 ARGS ?=
 

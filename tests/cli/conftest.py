@@ -73,7 +73,17 @@ def signals() -> Iterator[None]:
 
 
 @pytest.fixture
-def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def _imports_are_forgotten(tmp_path: Path) -> Iterator[None]:
+    """What a command imports from the directory of a test would be there for the next one."""
+    yield
+    for name, module in tuple(sys.modules.items()):
+        places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
+        if any(str(place).startswith(str(tmp_path)) for place in places):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _imports_are_forgotten: None) -> Path:
     """A directory with shop.py, which is also where this process is."""
     (tmp_path / "shop.py").write_text(SHOP)
     for name in ("HEADRACE_URL", "HEADRACE_NAMESPACE"):
@@ -97,13 +107,10 @@ def start(shop: Path) -> Iterator[Start]:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty directory to import from; what is imported there is forgotten."""
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _imports_are_forgotten: None) -> Path:
+    """An empty directory to import from."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     for name in ("HEADRACE_URL", "HEADRACE_NAMESPACE", "HEADRACE_INCLUDE"):
         monkeypatch.delenv(name, raising=False)
-    known = set(sys.modules)
-    yield tmp_path
-    for name in set(sys.modules) - known:
-        del sys.modules[name]
+    return tmp_path
