@@ -75,8 +75,10 @@ def signals() -> Iterator[None]:
 @pytest.fixture
 def _imports_are_forgotten(tmp_path: Path) -> Iterator[None]:
     """What a command imports from the directory of a test would be there for the next one."""
+    known = set(sys.modules)
     yield
-    for name, module in tuple(sys.modules.items()):
+    for name in set(sys.modules) - known:
+        module = sys.modules[name]
         places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
         if any(str(place).startswith(str(tmp_path)) for place in places):
             del sys.modules[name]
