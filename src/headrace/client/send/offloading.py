@@ -17,7 +17,7 @@ from headrace.core.job.envelope import Envelope, Packing, decode_envelope, encod
 from headrace.core.job.failure import PayloadUnavailable, Unfit
 from headrace.core.job.parcel import Parcel
 from headrace.core.job.state import Reason
-from headrace.core.payload.offload import Offload
+from headrace.core.payload.offload import Offload, objection
 from headrace.core.payload.packing import TooLarge, unpack, with_payload
 from headrace.errors import OffloadError
 from headrace.store.loop_local import LoopLocal
@@ -59,6 +59,9 @@ async def put(offload: Offload, parcel: Parcel, most: int) -> Parcel:
     if not isinstance(reference, str):
         problem = TypeError(f"put returned {reference!r}, not a text or None")
         raise OffloadError(envelope.task, len(payload), problem)
+    if wrong := objection(offload, reference):
+        unusable = ValueError(f"put returned {reference!r}: {wrong}")
+        raise OffloadError(envelope.task, len(payload), unusable)
     return msgspec.structs.replace(parcel, envelope=_outside(envelope, reference))
 
 
@@ -81,7 +84,7 @@ def reference_in(envelope: Envelope) -> str | None:
 
 async def load(offload: Offload | None, envelope: Envelope) -> Envelope:
     """The envelope with its payload, wherever that is; `PayloadUnavailable` if it cannot be had
-    now, `Unfit` if it is too large."""
+    now, or its reference is none that the offload accepts, `Unfit` if it is too large."""
     reference, packing = reference_in(envelope), envelope.overrides.packing
     if reference is None or packing is None:
         return envelope
@@ -90,6 +93,9 @@ async def load(offload: Offload | None, envelope: Envelope) -> Envelope:
             f"it is kept outside of the store, as {reference!r}: give the task, the topic or the "
             "app its Offload"
         )
+    # Whoever writes to the store chooses it.
+    if wrong := objection(offload, reference):
+        raise PayloadUnavailable(f"{reference!r}: {wrong}")
     try:
         data = await _called(offload, offload.get, reference)
         plain = msgspec.structs.replace(packing, offloaded=False)
@@ -103,8 +109,9 @@ async def load(offload: Offload | None, envelope: Envelope) -> Envelope:
 async def discard(
     offload: Offload, envelopes: Sequence[bytes], failed: Callable[[Undeleted], None] | None = None
 ) -> None:
-    """Delete the payloads of jobs that are not in the store, or no longer needed. Never fails: what
-    is left over expires where it is kept. `failed` gets it, or it is logged."""
+    """Delete the payloads of jobs that are not in the store, or no longer needed, if the offload
+    accepts their references. Never fails: what is left over expires where it is kept. `failed`
+    gets it, or it is logged."""
     if offload.delete is None:
         return
     for data in envelopes:
@@ -112,11 +119,15 @@ async def discard(
         reference = reference_in(envelope)
         if reference is None:
             continue
-        try:
-            await _called(offload, offload.delete, reference)
-        except Exception as error:
+        problem = objection(offload, reference)
+        if problem is None:
+            try:
+                await _called(offload, offload.delete, reference)
+            except Exception as error:
+                problem = _said(error)
+        if problem is not None:
             job = ids.to_text(envelope.job_id)
-            (failed or Undeleted.log)(Undeleted(reference, job, envelope.task, _said(error)))
+            (failed or Undeleted.log)(Undeleted(reference, job, envelope.task, problem))
 
 
 async def _called(offload: Offload, function: Callable[..., Any], *args: Any) -> Any:

@@ -116,6 +116,11 @@ def to_id(text: str) -> JobId:
     return b"=" + raw
 
 
+def is_ours(text: str) -> bool:
+    """Whether the text is an id as Headrace makes them, in the one form that `to_text` gives."""
+    return len(text) == 36 and _packed_uuid7(text) is not None
+
+
 def created_ms(job_id: JobId) -> int | None:
     """When the id was made, if Headrace made it."""
     return int.from_bytes(job_id[:6], "big") if len(job_id) == 16 and job_id[0] != _TEXT else None

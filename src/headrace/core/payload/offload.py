@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace.core.bounds import check_count
 from headrace.core.clock import Duration, to_ms
+from headrace.core.job import ids
 from headrace.errors import ConfigError
 
 THRESHOLD = 256 * 1024
@@ -18,6 +19,8 @@ Put = Callable[[str, bytes], "str | Awaitable[str | None] | None"]
 """Keeps the bytes under this key. What it returns, if anything, is the key instead."""
 Get = Callable[[str], "bytes | Awaitable[bytes]"]
 Delete = Callable[[str], "object | Awaitable[object]"]
+Accept = Callable[[str], object]
+"""Says by its truth whether a key from the store may be passed on to `get` and `delete`."""
 
 
 class Offload:
@@ -27,7 +30,7 @@ class Offload:
 
     Args:
         put: Keeps the bytes under a key, `put(key, data)`. If it returns a text, that is the key
-            instead.
+            instead, which `accept` must let pass.
         get: Gives the bytes back, `get(key)`.
         delete: Deletes them, `delete(key)`; a key that is gone is no error. Nothing is deleted
             unless said.
@@ -35,6 +38,9 @@ class Offload:
         max_payload: Bytes that a payload may take before compression, instead of the app's
             `max_payload`.
         timeout: Seconds, or a timedelta, for each call.
+        accept: Says whether a key is valid, `accept(key)`, before `get` or `delete` is called with
+            it: a plain function without I/O. Keys come from the store, so whoever can write there
+            chooses them. Unless said, the keys that Headrace gives are valid, and no others.
     """
 
     def __init__(
@@ -46,10 +52,16 @@ class Offload:
         threshold: int = THRESHOLD,
         max_payload: int = MAX_PAYLOAD,
         timeout: Duration = TIMEOUT,
+        accept: Accept | None = None,
     ) -> None:
         self.put = _function("put", put, 2)
         self.get = _function("get", get, 1)
         self.delete = None if delete is None else _function("delete", delete, 1)
+        self.accept = None if accept is None else _function("accept", accept, 1)
+        if inspect.iscoroutinefunction(accept):
+            raise ConfigError(
+                "Offload(accept=) must be a plain function: it looks at the key, and asks nobody"
+            )
         self.threshold = check_count("Offload(threshold=)", threshold)
         self.max_payload = check_count("Offload(max_payload=)", max_payload)
         if self.threshold > self.max_payload:
@@ -64,10 +76,31 @@ class Offload:
         return f"<Offload of {self.threshold:,} bytes and more>"
 
 
+def objection(offload: Offload, key: str) -> str | None:
+    """Why its `get` and `delete` may not be called with this key; None if they may."""
+    if offload.accept is None:
+        if ids.is_ours(key):
+            return None
+        return "it is no key that Headrace gives; Offload(accept=…) says which others are valid"
+    try:
+        answer = offload.accept(key)
+    except Exception as error:
+        return f"Offload(accept=) failed over it: {type(error).__name__}: {error}"
+    if inspect.isawaitable(answer):
+        _close(answer)
+        return "Offload(accept=) must be a plain function that answers at once"
+    return None if answer else "Offload(accept=) does not accept it as a key"
+
+
 def check_offload(where: str, offload: object) -> None:
     """`ConfigError` if it is none."""
     if not isinstance(offload, Offload):
         raise ConfigError(f"{where}offload must be an Offload(put, get), not {offload!r}")
+
+
+def _close(awaitable: object) -> None:
+    if inspect.iscoroutine(awaitable):
+        awaitable.close()
 
 
 def _function(name: str, function: Any, arguments: int) -> Any:
