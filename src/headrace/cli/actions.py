@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 import click
 
 from headrace.cli.app_command import asked, json_option, of_app
-from headrace.cli.output import moment, show_table
+from headrace.cli.output import harmless, moment, show_table
 
 if TYPE_CHECKING:
     from headrace import Headrace
@@ -33,7 +34,8 @@ def actions(app: Headrace, limit: int, before: str, as_json: bool) -> None:
     shown = found[:limit]
     show_table(shown, _HEADINGS, _row, nothing="no actions yet", as_json=as_json)
     if len(found) > limit and not as_json:
-        click.echo(f"there are more: headrace actions --before {shown[-1].id}", err=True)
+        last = shlex.quote(harmless(shown[-1].id))
+        click.echo(f"there are more: headrace actions --before {last}", err=True)
 
 
 def _row(action: Action) -> tuple[str | int, ...]:

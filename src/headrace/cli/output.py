@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -37,6 +37,11 @@ def complain(text: str) -> None:
 def harmless_lines(text: str) -> list[str]:
     """Text of several lines, such as a traceback, each of them harmless."""
     return [harmless(line.expandtabs(4)) for line in text.split("\n")]
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """Names with how often each was counted, on one line: `KeyError 2, Reject 1`."""
+    return ", ".join(f"{harmless(name)} {count:,}" for name, count in counts.items())
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str | int]]) -> None:

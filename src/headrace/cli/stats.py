@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.app_command import asked, json_option, of_app
-from headrace.cli.output import json_document, table
+from headrace.cli.output import counted, json_document, table
 from headrace.core.display import length_text, plural
 
 if TYPE_CHECKING:
@@ -90,8 +90,7 @@ def _dead_lines(dead: DeadGroups) -> list[str]:
     lines = [f"\n{plural(dead.total, 'dead job')}{among}"]
     for name, counts in (("by reason", dead.by_reason), ("by error", dead.by_error)):
         if counts:
-            said = ", ".join(f"{what} {count:,}" for what, count in counts.items())
-            lines.append(f"{name}: {said}")
+            lines.append(f"{name}: {counted(counts)}")
     return lines
 
 

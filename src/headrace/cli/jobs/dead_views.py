@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.jobs.views import event_facts, received_text
-from headrace.cli.output import harmless, moment, shortened, show_attempts, table
+from headrace.cli.output import counted, harmless, moment, shortened, show_attempts, table
 from headrace.core.display import unread_text
 from headrace.core.job.state import Reason
 
@@ -58,8 +58,7 @@ def show_groups(found: DeadGroups) -> None:
     headings = ("count", "latest", "task", "reason", "error type", "place", "latest error")
     table(headings, [_group_row(group) for group in found.groups])
     for name, counts in (("by reason", found.by_reason), ("by error", found.by_error)):
-        said = ", ".join(f"{harmless(what)} {count:,}" for what, count in counts.items())
-        click.echo(f"{name}: {said}" if said else "")
+        click.echo(f"{name}: {counted(counts)}" if counts else "")
     if not found.complete:
         click.echo(f"of the latest {found.looked}, of {found.total} dead jobs: see --scan")
 
