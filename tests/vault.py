@@ -85,16 +85,19 @@ class Vault:
 
         @self.orders.subscribe("ledger", ordered=True, retry=Retry(1), begin="start")
         async def book(event: Paid) -> None:
-            raise ValueError(f"no account for {event.card!r}")
+            unknown = type(f"NoAccount_{event.card}", (ValueError,), {})
+            raise unknown(f"no account for {event.card!r}")
 
     async def fill(self) -> dict[str, str]:
         """Jobs and events in all states, with the secret in each; their ids by what they are."""
         app, ids = self.app, dict[str, str]()
-        headers = {"x-card": CARD}
+        headers, tags = {"x-card": CARD}, [f"card:{CARD}"]
         async with app.worker(), asyncio.timeout(PATIENCE):
-            job = await self.charge.options(headers=headers).enqueue(Payment(card=CARD, note=LONG))
+            job = await self.charge.options(headers=headers, tags=tags).enqueue(
+                Payment(card=CARD, note=LONG)
+            )
             ids["dead"] = job.id
-            done = await self.ask.options(headers=headers).enqueue(CARD)
+            done = await self.ask.options(headers=headers, tags=tags).enqueue(CARD)
             ids["done"] = done.id
             await done.result(PATIENCE)
             ids["event"] = await self.orders.publish(
@@ -108,7 +111,10 @@ class Vault:
 
     async def _leave(self, ids: dict[str, str]) -> None:
         """Jobs that wait for one thing or another."""
-        app, keyed = self.app, self.ask.options(key=f"k-{CARD}", headers={"x-card": CARD})
+        app, keyed = (
+            self.app,
+            self.ask.options(key=f"k-{CARD}", headers={"x-card": CARD}, tags=[f"card:{CARD}"]),
+        )
         ids["waiting"] = (await keyed.enqueue(CARD)).id
         ids["lane"] = (await keyed.enqueue(CARD)).id
         ids["scheduled"] = (await keyed.options(delay=3600).enqueue(CARD)).id

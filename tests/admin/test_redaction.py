@@ -124,11 +124,36 @@ async def test_a_search_finds_only_what_is_shown(
     assert ids["dead"] in [each.id for each in await admin.dead(search="validation error")]
 
 
+async def test_a_hidden_tag_is_found_by_what_is_shown_of_it_alone(
+    filled: tuple[Admin, dict[str, str]],
+) -> None:
+    admin, ids = filled
+    assert (await admin.jobs(tag=f"card:{CARD}")).jobs == []
+    assert await admin.dead(tag=f"card:{CARD}") == []
+    found = (await admin.jobs(tag="card:***")).jobs
+    assert {job.id for job in found} == {ids["waiting"], ids["lane"], ids["scheduled"]}
+    assert [job.tags for job in await admin.dead(tag="card:***")] == [("card:***",)]
+
+
+async def test_dead_jobs_are_grouped_and_chosen_by_the_type_that_is_shown(
+    filled: tuple[Admin, dict[str, str]],
+) -> None:
+    admin, ids = filled
+    groups = (await admin.dead_groups("ledger@orders")).groups
+    (shown,) = [group for group in groups if "NoAccount" in group.error_type]
+    assert shown.error_type == "tests.vault.NoAccount_***"
+    assert await admin.dead(error_type=f"tests.vault.NoAccount_{CARD}") == []
+    (chosen,) = await admin.dead(error_type=shown.error_type, place=shown.place)
+    assert chosen.id == ids["event"]
+
+
 async def test_what_someone_searched_for_is_not_recorded(
     app: Headrace, filled: tuple[Admin, dict[str, str]]
 ) -> None:
     await app.admin.by("ann").replay(search=CARD)
     await app.admin.by("ann").purge(error=CARD)
+    await app.admin.by("ann").purge(error_type=f"NoAccount_{CARD}")
+    await app.admin.by("ann").cancel(tag=f"card:{CARD}")
     assert not leaks(repr(await app.admin.actions()))
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from headrace.admin.app import AdminApp, names_of
 from headrace.admin.bodies import opened, sent_at, task_of
-from headrace.admin.dead.error_place import last_place
+from headrace.admin.dead.error_place import last_place, place_of
 from headrace.admin.filters import JobFilter, Moment
-from headrace.admin.redaction import CLEAR, Redaction
+from headrace.admin.redaction import CLEAR, Redaction, masked_attempts, masked_tags
 from headrace.admin.search import Search
 from headrace.client.attempts import AttemptInfo
 from headrace.core.clock import epoch_ms, epoch_ms_before
@@ -20,7 +20,7 @@ from headrace.core.job.constraints import decode_constraints
 from headrace.core.job.envelope import Envelope
 from headrace.core.job.history import decode_history
 from headrace.core.job.ids import JobId
-from headrace.core.masking import NOTHING_HIDDEN, Masks
+from headrace.core.masking import ALL_HIDDEN, HIDDEN, NOTHING_HIDDEN, Masks
 from headrace.errors import ConfigError
 from headrace.store.contract import DeadJob, JobSnapshot
 
@@ -90,7 +90,7 @@ class JobMatcher:
         return (
             self._in_time(job_id, envelope)
             and (not self.tasks or _task_in(seen, envelope) in self.tasks)
-            and self._is_tagged(envelope)
+            and (not self.tag or self._is_tagged(envelope, seen.constraints))
             and (not self.flow or self._of_flow(job_id, envelope))
             and self.search.finds(job_id, envelope, seen.history)
         )
@@ -101,14 +101,21 @@ class JobMatcher:
             self.since_ms <= job.died_ms < self.until_ms
             and self.reason in (None, job.reason)
             and (not self.tasks or task_of(job.envelope) in self.tasks)
-            and (not self.tag or self._is_tagged(opened(job.envelope)))
+            and (not self.tag or self._is_tagged(opened(job.envelope), job.constraints))
             and (not self.error or self._has_error(job))
             and (not (self.error_type or self.place) or self._is_of_group(job))
             and (not self.search.text or self._found(job))
         )
 
-    def _is_tagged(self, envelope: Envelope | None) -> bool:
-        return not self.tag or (envelope is not None and self.tag in envelope.overrides.tags)
+    def _is_tagged(self, envelope: Envelope | None, constraints: bytes) -> bool:
+        """Whether one of its tags, redacted, is the one that is wanted."""
+        if envelope is None or not _may_be_shown(self.tag, envelope.overrides.tags):
+            return False
+        redaction = self.search.redaction
+        masks = NOTHING_HIDDEN
+        if redaction.active:
+            masks = redaction.masks(envelope, decode_constraints(constraints))
+        return self.tag in masked_tags(envelope, masks)
 
     def _found(self, job: DeadJob) -> bool:
         return self.search.finds(job.job_id, opened(job.envelope), job.history)
@@ -129,12 +136,18 @@ class JobMatcher:
         )
 
     def _is_of_group(self, job: DeadJob) -> bool:
-        """Whether it failed with this type of error, at this place in the code."""
+        """Whether it failed with this type of error, at this place in the code, redacted."""
         attempts = decode_history(job.history).attempts
-        return (
-            bool(attempts)
-            and self.error_type in ("", attempts[-1].error_type)
-            and self.place in ("", last_place(attempts))
+        if not attempts:
+            return False
+        last = AttemptInfo.of(attempts[-1])
+        wanted = ((self.error_type, last.error_type), (self.place, last_place(attempts)))
+        if not all(_may_be_shown(text, (found,)) for text, found in wanted if text):
+            return False
+        (last,) = masked_attempts([last], dead_masks(job, self.search.redaction))
+        return self.error_type in ("", last.error_type) and self.place in (
+            "",
+            place_of(last.traceback),
         )
 
     def _has_error(self, job: DeadJob) -> bool:
@@ -145,6 +158,12 @@ class JobMatcher:
             return False
         masks = dead_masks(job, self.search.redaction)
         return self.error in masks.text(error).casefold()
+
+
+def _may_be_shown(text: str, found: Sequence[str]) -> bool:
+    """Whether the text may be what is shown of one of these. Cheap: masks take decoded
+    arguments."""
+    return text in found or HIDDEN in text or text == ALL_HIDDEN
 
 
 def _task_in(seen: JobSnapshot, envelope: Envelope | None) -> str | None:

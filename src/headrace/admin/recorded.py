@@ -25,6 +25,8 @@ R = TypeVar("R")
 Method = Callable[Concatenate[D, P], Awaitable[R]]
 Recorded = Callable[Concatenate[D, P], Coroutine[Any, Any, R]]
 
+# Conditions that may be texts of arguments.
+_MAY_QUOTE = ("search", "error", "error_type", "tag")
 # As `Masks.name` makes them.
 _STANDS_FOR_ANOTHER = re.compile("#[0-9a-f]{10}")
 
@@ -74,7 +76,7 @@ def _text(name: str, value: Any, redaction: Redaction) -> str:
         return "/".join(value) if isinstance(value, Mapping) else "a function"
     if name == "key":
         return value if _STANDS_FOR_ANOTHER.fullmatch(str(value)) else redaction.name(str(value))
-    return redaction.said(str(value)) if name in ("search", "error") else str(value)
+    return redaction.said(str(value)) if name in _MAY_QUOTE else str(value)
 
 
 def _outcome(result: object) -> str:

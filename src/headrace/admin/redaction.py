@@ -203,9 +203,19 @@ def masked_attempts(attempts: Sequence[AttemptInfo], masks: Masks) -> tuple[Atte
     if not masks.hides:
         return tuple(attempts)
     return tuple(
-        replace(each, error_text=masks.text(each.error_text), traceback=masks.text(each.traceback))
+        replace(
+            each,
+            error_type=masks.text(each.error_type),
+            error_text=masks.text(each.error_text),
+            traceback=masks.text(each.traceback),
+        )
         for each in attempts
     )
+
+
+def masked_tags(envelope: Envelope | None, masks: Masks) -> tuple[str, ...]:
+    """The tags that a job was sent with, each without hidden values."""
+    return tuple(map(masks.text, envelope.overrides.tags)) if envelope else ()
 
 
 def masked_progress(progress: Progress | None, masks: Masks) -> Progress | None:

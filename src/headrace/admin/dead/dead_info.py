@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 from headrace.admin.bodies import arguments_of, opened, task_of
 from headrace.admin.jobs.cause import JobCause, error_without_a_run
 from headrace.admin.matcher import JobMatcher, dead_masks
-from headrace.admin.redaction import CLEAR, Redaction, masked_attempts
+from headrace.admin.redaction import CLEAR, Redaction, masked_attempts, masked_tags
 from headrace.admin.topics.event_info import EventInfo, event_in
 from headrace.client.attempts import AttemptInfo, ReplayInfo, replays_of
 from headrace.core.clock import to_datetime
 from headrace.core.job import ids
 from headrace.core.job.envelope import Envelope, is_newer
 from headrace.core.job.history import all_attempts, decode_history, is_readable_history
+from headrace.core.masking import Masks
 from headrace.store.contract import UNREADABLE, DeadJob
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class DeadInfo:
     ) -> DeadInfo:
         history = decode_history(job.history)
         attempts = [AttemptInfo.of(attempt) for attempt in all_attempts(history)]
+        masks = dead_masks(job, redaction)
         kind = RedactedDead if redaction.active else cls
         info = kind(
             id=ids.to_text(job.job_id),
@@ -75,7 +77,7 @@ class DeadInfo:
             task=task_of(job.envelope),
             reason=job.reason,
             died=to_datetime(job.died_ms),
-            attempts=masked_attempts(attempts, dead_masks(job, redaction)),
+            attempts=masked_attempts(attempts, masks),
             envelope=b"" if redaction.active else job.envelope,
             unreadable=_unreadable(job),
             replays=replays_of(job.history),
@@ -84,7 +86,7 @@ class DeadInfo:
             cause=cause,
         )
         if isinstance(info, RedactedDead):
-            info.keep(job.envelope, redaction)
+            info.keep(job.envelope, redaction, masks)
         return info
 
     @property
@@ -154,8 +156,8 @@ class DeadInfo:
 class RedactedDead(DeadInfo):
     """A dead job with redaction: its bytes are kept out of sight."""
 
-    def keep(self, envelope: bytes, redaction: Redaction) -> None:
-        object.__setattr__(self, "_kept", (envelope, redaction))
+    def keep(self, envelope: bytes, redaction: Redaction, masks: Masks) -> None:
+        object.__setattr__(self, "_kept", (envelope, redaction, masks))
 
     @property
     def arguments(self) -> Any:
@@ -174,10 +176,14 @@ class RedactedDead(DeadInfo):
         return opened(self._kept[0])
 
     @property
+    def tags(self) -> tuple[str, ...]:
+        return masked_tags(self.opened, self._kept[2])
+
+    @property
     def _redaction(self) -> Redaction:
         return self._kept[1]
 
-    _kept: tuple[bytes, Redaction]
+    _kept: tuple[bytes, Redaction, Masks]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from headrace.admin.redaction import (
     masked_lane,
     masked_limits,
     masked_progress,
+    masked_tags,
 )
 from headrace.admin.topics.event_info import EventInfo, event_in
 from headrace.client.attempts import AttemptInfo, ReplayInfo, RunTimes, attempts_of, replays_of
@@ -111,7 +112,8 @@ class JobSummary:
         named = key_of(constraints) or (envelope and envelope.overrides.key) or None
         # Arguments may have megabytes: they are decoded only if there is a text to mask.
         gates = constraints.limits or constraints.gathering
-        says = named or attempts or snapshot.progress or gates
+        tagged = envelope is not None and bool(envelope.overrides.tags)
+        says = named or attempts or snapshot.progress or gates or tagged
         masks = redaction.masks(envelope, constraints) if says else NOTHING_HIDDEN
         return cls(
             id=ids.to_text(job_id),
@@ -120,7 +122,7 @@ class JobSummary:
             state=snapshot.state,
             priority=constraints.priority,
             key=None if named is None else masks.name(named),
-            tags=envelope.overrides.tags if envelope else (),
+            tags=masked_tags(envelope, masks),
             sent=sent_at(job_id, envelope),
             due=to_datetime(snapshot.due_ms) if snapshot.due_ms else None,
             worker=snapshot.worker or times.worker,
