@@ -70,12 +70,14 @@ def decode_graph(data: bytes) -> Graph | None:
 
 
 def _is_sound(graph: Graph) -> bool:
-    """Whether each number is that of a name, or of a job before."""
+    """Whether each number is that of a name, or of a job before, which is a parent once."""
     count = len(graph.names)
     return len(graph.jobs) <= MOST and all(
         0 <= spot.queue < count
         and _UNKNOWN <= spot.task < count
+        and len(spot.parents) <= at
         and all(0 <= parent < at for parent in spot.parents)
+        and len(set(spot.parents)) == len(spot.parents)
         for at, spot in enumerate(graph.jobs)
     )
 

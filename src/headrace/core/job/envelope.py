@@ -14,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from headrace.core.bounds import MAX_LABEL_BYTES, MAX_TAGS
 from headrace.core.job.capacity import Runner
 from headrace.core.job.ids import JobId
 from headrace.core.job.retry import Backoff, Retry, full_name
@@ -155,7 +156,7 @@ class NewerFormat(HeadraceError):
 
 
 class Malformed(HeadraceError):
-    """The bytes are not an envelope."""
+    """The bytes are not an envelope, or one that no sender may write."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -207,8 +208,11 @@ def decode_envelope(data: bytes) -> Envelope:
         if envelope.format > _NEWEST:
             raise NewerFormat(_newer_text(envelope.format))
         raise Malformed(f"envelope format {envelope.format} does not exist")
-    if envelope.overrides.retry is not None:
-        _check_retry(envelope.overrides.retry)
+    overrides = envelope.overrides
+    if overrides.retry is not None:
+        _check_retry(overrides.retry)
+    if overrides.tags:
+        _check_tags(overrides.tags)
     return envelope
 
 
@@ -222,6 +226,15 @@ def _check_retry(retry: WireRetry) -> None:
         retry.policy()
     except ConfigError as error:
         raise Malformed(f"not a job envelope: {error}") from None
+
+
+def _check_tags(tags: tuple[str, ...]) -> None:
+    """Refuse more than a sender may give: each is compared, listed and drawn."""
+    if len(tags) > MAX_TAGS:
+        raise Malformed(f"it has {len(tags):,} tags, at most {MAX_TAGS} are allowed")
+    size = max(len(tag.encode()) for tag in tags)
+    if size > MAX_LABEL_BYTES:
+        raise Malformed(f"a tag of it takes {size:,} bytes, at most {MAX_LABEL_BYTES} are allowed")
 
 
 class _Head(msgspec.Struct, array_like=True):

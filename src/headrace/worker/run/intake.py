@@ -81,6 +81,13 @@ class Intake:
                 run.history = decode_history(delivery.history)
             raise NotKnownHere(Reason.NEWER_FORMAT, str(error)) from None
         delivery.job_id = run.envelope.job_id
+        beside = len(delivery.envelope) - len(run.envelope.payload)
+        if beside > MAX_ENVELOPE_BESIDE_PAYLOAD:
+            raise Unfit(
+                Reason.MALFORMED,
+                f"it brings {beside:,} bytes beside its data, at most "
+                f"{MAX_ENVELOPE_BESIDE_PAYLOAD:,} are allowed",
+            )
         if len(run.envelope.payload) > self._max_payload:
             raise self._oversize(f"its data takes {len(run.envelope.payload):,} bytes")
         if run.envelope.overrides.packing is not None:
