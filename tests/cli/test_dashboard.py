@@ -60,10 +60,11 @@ def test_what_is_wrong_is_reported_in_a_line() -> None:
         assert "--metrics-port" in metrics
     assert "without --metrics-port" in refused("--metrics-host", "0.0.0.0")
     assert "name:password" in refused("--auth", "ann")
-    assert "not both" in refused("--auth", "ann:x", "--insecure")
-    assert "not both" in refused("--insecure", env={"HEADRACE_DASHBOARD_AUTH": "ann:x"})
+    assert "the password of user 'ann' has fewer than 8" in refused("--auth", "ann:s3cret")
+    assert "not both" in refused("--auth", "ann:s3cret42", "--insecure")
+    assert "not both" in refused("--insecure", env={"HEADRACE_DASHBOARD_AUTH": "ann:s3cret42"})
     assert "16 characters" in refused("--token", "short")
-    assert "no use with --auth" in refused("--token", "t" * 20, "--auth", "ann:x")
+    assert "no use with --auth" in refused("--token", "t" * 20, "--auth", "ann:s3cret42")
     assert "--auth name:password" in refused("--proxy", "10.0.0.5")
     assert "takes an address" in refused("--proxy", "front.example", "--insecure")
     assert "https://shop.example" in refused("--origin", "shop.example", "--insecure")
@@ -140,12 +141,12 @@ def test_metrics_are_for_this_machine_whoever_may_see_the_dashboard(
 
 
 def test_a_password_lets_in_from_anywhere(shop: Path, start: Start) -> None:
-    users = {"HEADRACE_DASHBOARD_AUTH": "ann:s3cret bob:x:viewer"}
+    users = {"HEADRACE_DASHBOARD_AUTH": "ann:s3cret42 bob:look:only:viewer"}
     program = start("dashboard", "shop:app", "--host", "0.0.0.0", "--port", "0", **users)
     url = url_of(program).replace("0.0.0.0", "127.0.0.1")
     with pytest.raises(urllib.error.HTTPError, match="401"):
         urllib.request.urlopen(url)
-    sent = base64.b64encode(b"bob:x").decode()
+    sent = base64.b64encode(b"bob:look:only").decode()
     asking = urllib.request.Request(url, headers={"Authorization": f"Basic {sent}"})
     with urllib.request.urlopen(asking) as answer:
         assert b"viewer" in answer.read()
@@ -205,10 +206,10 @@ def test_a_key_whose_password_is_missing_or_wrong_is_reported(certificate: Path)
 @pytest.mark.parametrize(
     ("arguments", "warned"),
     [
-        (("--host", "0.0.0.0", "--auth", "ann:s3cret"), "passwords and sessions go over plain"),
+        (("--host", "0.0.0.0", "--auth", "ann:s3cret42"), "passwords and sessions go over plain"),
         (("--host", "0.0.0.0", "--insecure"), "all pages and actions go over plain http"),
         (("--host", "0.0.0.0", "--insecure", "--proxy", "10.0.0.5"), ""),
-        (("--auth", "ann:s3cret"), ""),
+        (("--auth", "ann:s3cret42"), ""),
     ],
 )
 def test_what_goes_over_plain_http_beyond_this_machine_is_warned_of(

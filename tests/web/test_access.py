@@ -16,7 +16,7 @@ from headrace.web.auth.password_access import PasswordAccess
 from headrace.web.auth.users import Passwords, Role, User
 from tests.web.browsing import HOME, Person, flash
 
-USERS = Passwords(["ann:s3cret", "bob:a:b:viewer"])
+USERS = Passwords(["ann:s3cret42", "bob:look:only:viewer"])
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ async def test_a_person_who_is_not_known_is_taken_to_the_login(app: Headrace) ->
 
 async def test_logging_in_and_out(app: Headrace) -> None:
     async with Person(app, auth=USERS) as person:
-        entered = await person.log_in("ann", "s3cret")
+        entered = await person.log_in("ann", "s3cret42")
         assert entered.status_code == 303
         cookie = next(c for c in entered.headers.get_list("set-cookie") if "session" in c)
         assert {"HttpOnly", "SameSite=strict", "Max-Age=43200"} <= set(cookie.split("; "))
@@ -137,14 +137,14 @@ async def test_logging_in_and_out(app: Headrace) -> None:
 
 async def test_cookies_are_only_for_https_where_there_is_https(app: Headrace) -> None:
     async with Person(app, auth=USERS, home="https://shop.example") as person:
-        entered = await person.log_in("ann", "s3cret")
+        entered = await person.log_in("ann", "s3cret42")
         for cookie in entered.headers.get_list("set-cookie"):
             assert cookie.startswith("__Host-headrace_")
             assert {"Secure", "Path=/"} <= set(cookie.split("; "))
 
 
 @pytest.mark.parametrize(
-    ("name", "password"), [("ann", "wrong"), ("nobody", "s3cret"), ("bob", "a"), ("", "")]
+    ("name", "password"), [("ann", "wrong"), ("nobody", "s3cret42"), ("bob", "look"), ("", "")]
 )
 async def test_a_wrong_password_is_refused(app: Headrace, name: str, password: str) -> None:
     async with Person(app, auth=USERS) as person:
@@ -156,7 +156,7 @@ async def test_a_wrong_password_is_refused(app: Headrace, name: str, password: s
 
 async def test_a_login_form_from_elsewhere_is_refused(app: Headrace) -> None:
     async with Person(app, auth=USERS) as person:
-        sent = {"name": "ann", "password": "s3cret"}
+        sent = {"name": "ann", "password": "s3cret42"}
         assert (await person.http.post("/login", data=sent)).status_code == 403
 
 
@@ -165,7 +165,7 @@ async def test_programs_send_a_password_along(app: Headrace) -> None:
         asked = await person.get("/queues")
         assert asked.headers["www-authenticate"].startswith("Basic")
         for _ in range(2):
-            assert (await person.http.get("/queues", auth=("ann", "s3cret"))).status_code == 200
+            assert (await person.http.get("/queues", auth=("ann", "s3cret42"))).status_code == 200
         assert (await person.http.get("/queues", auth=("ann", "wrong"))).status_code == 401
         odd = base64.b64encode(b"\xff\xfe").decode()
         refused = await person.http.get("/", headers={"authorization": f"Basic {odd}"})
@@ -196,7 +196,7 @@ async def test_a_forged_or_old_session_is_none(
     session = access.session(User("ann"))
     assert access.session_user(session) == User("ann")
     body, _, signature = session.rpartition(".")
-    other = PasswordAccess(Passwords(["ann:s3cret"]))
+    other = PasswordAccess(Passwords(["ann:s3cret42"]))
     for forged in (
         body,
         f"{body}.",
@@ -213,16 +213,16 @@ async def test_a_forged_or_old_session_is_none(
 
 def test_processes_with_the_same_secret_know_each_others_sessions() -> None:
     secret = "a long text that nobody knows"
-    one, other = (PasswordAccess(Passwords(["ann:s3cret"], secret=secret)) for _ in range(2))
+    one, other = (PasswordAccess(Passwords(["ann:s3cret42"], secret=secret)) for _ in range(2))
     assert other.session_user(one.session(User("ann"))) == User("ann")
-    changed = PasswordAccess(Passwords(["ann:new"], secret=secret))
+    changed = PasswordAccess(Passwords(["ann:s3cret43"], secret=secret))
     assert changed.session_user(one.session(User("ann"))) is None
 
 
 async def test_a_viewer_sees_no_buttons_and_cannot_act(app: Headrace) -> None:
     await app.admin.pause("mail")
     async with Person(app, auth=USERS) as person:
-        await person.log_in("bob", "a:b")
+        await person.log_in("bob", "look:only")
         page = await person.page("/queues")
         assert "mail" in page
         assert "/actions/" not in page
@@ -233,11 +233,22 @@ async def test_a_viewer_sees_no_buttons_and_cannot_act(app: Headrace) -> None:
     assert (await app.admin.queue("mail")).paused
 
 
-@pytest.mark.parametrize("users", [[], ["ann"], ["ann:"], [":x"], ["ann:a", "ann:b"]])
+@pytest.mark.parametrize("users", [[], ["ann"], ["ann:"], [":look:only"], ["ann:s3cret42"] * 2])
 def test_users_are_given_with_a_name_and_a_password_each(users: list[str]) -> None:
     with pytest.raises(ConfigError) as raised:
         Passwords(users)
-    assert "ann:" not in str(raised.value), "a password is not told"
+    assert "s3cret" not in str(raised.value), "a password is not told"
+
+
+@pytest.mark.parametrize("user", ["ann:s3cret4", "ann:s3cret4:viewer", "ann:viewer", "ann:ö234567"])
+def test_a_short_password_is_refused_and_not_told(user: str) -> None:
+    with pytest.raises(ConfigError, match="user 'ann' has fewer than 8 characters: ") as raised:
+        Passwords(["bob:look:only", user])
+    assert "s3cret" not in str(raised.value)
+
+
+def test_a_password_of_eight_characters_is_taken() -> None:
+    assert Passwords(["ann:s3cret42", "bob:öäüßöäüß:viewer"]).named("bob")
 
 
 def test_a_user_is_a_viewer_or_an_operator() -> None:

@@ -68,12 +68,12 @@ async def pause(person: Person, headers: Mapping[str, str | None]) -> httpx.Resp
         {"origin": None},
     ],
 )
-@pytest.mark.parametrize("auth", [proxied, Passwords(["ann:s3cret"])])
+@pytest.mark.parametrize("auth", [proxied, Passwords(["ann:s3cret42"])])
 async def test_a_form_of_another_origin_is_refused(
     app: Headrace, auth: object, headers: dict[str, str | None]
 ) -> None:
     async with Person(app, home=SHOP, client="192.0.2.7", auth=auth) as person:
-        person.http.auth = httpx.BasicAuth("ann", "s3cret")
+        person.http.auth = httpx.BasicAuth("ann", "s3cret42")
         answer = await pause(person, headers)
         assert answer.status_code == 403
         said = "came from another site" if headers != {"origin": None} else "where it comes from"
@@ -153,11 +153,11 @@ async def test_a_token_holds_in_all_processes_with_the_same_secret(app: Headrace
 
 
 async def test_a_login_form_of_another_origin_is_refused(app: Headrace) -> None:
-    async with Person(app, home=SHOP, auth=Passwords(["ann:s3cret"])) as person:
-        sent = {"csrf_token": await person.token("/login"), "name": "ann", "password": "s3cret"}
+    async with Person(app, home=SHOP, auth=Passwords(["ann:s3cret42"])) as person:
+        sent = {"csrf_token": await person.token("/login"), "name": "ann", "password": "s3cret42"}
         elsewhere = {"origin": "http://evil.shop.example"}
         assert (await person.http.post("/login", data=sent, headers=elsewhere)).status_code == 403
-        assert (await person.log_in("ann", "s3cret")).status_code == 303
+        assert (await person.log_in("ann", "s3cret42")).status_code == 303
         token = {"csrf_token": await person.token("/")}
         assert (await person.http.post("/logout", data=token, headers=elsewhere)).status_code == 403
         assert flash(await person.page("/")) == ""

@@ -82,8 +82,8 @@ async def test_a_stream_ends_when_the_app_is_closed_and_does_not_open_it_again(
 
 @pytest.mark.parametrize("store_url", ["memory://"])
 async def test_a_stream_ends_when_its_session_does(app: Headrace) -> None:
-    async with Person(app, auth=Passwords(["ann:s3cret"])) as person:
-        await person.log_in("ann", "s3cret")
+    async with Person(app, auth=Passwords(["ann:s3cret42"])) as person:
+        await person.log_in("ann", "s3cret42")
         cookies = "; ".join(f"{name}={value}" for name, value in person.http.cookies.items())
 
         async def known(scope: Any, receive: Any, send: Any) -> None:

@@ -126,7 +126,7 @@ async def test_headers_that_browsers_send_are_no_proxys(app: Headrace) -> None:
 
 
 def test_what_makes_no_sense_is_refused(app: Headrace) -> None:
-    users = Passwords(["ann:s3cret"])
+    users = Passwords(["ann:s3cret42"])
     with pytest.raises(ConfigError, match="16 characters"):
         dashboard(app, token="short")
     with pytest.raises(ConfigError, match="leave it out"):

@@ -20,7 +20,7 @@ def store_url() -> str:
 
 @pytest.fixture
 def users() -> Passwords:
-    return Passwords(["ann:s3cret", "bob:pa55word:viewer"])
+    return Passwords(["ann:s3cret42", "bob:pa55word:viewer"])
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def quick(users: Passwords, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def check(_: Passwords, name: str, password: str) -> User | None:
         looked.append(password)
-        right = (name, password) in (("ann", "s3cret"), ("bob", "pa55word"))
+        right = (name, password) in (("ann", "s3cret42"), ("bob", "pa55word"))
         return users.named(name) if right else None
 
     monkeypatch.setattr(Passwords, "check", check)
@@ -53,10 +53,10 @@ async def test_who_guesses_is_soon_not_looked_at(
     async with Person(app, auth=users, client="192.0.2.66") as thief:
         assert await guessed(thief, 40) == [401] * OF_PAIR.guesses + [429] * 30
         assert len(quick) == OF_PAIR.guesses
-        answer = await thief.log_in("ann", "s3cret")
+        answer = await thief.log_in("ann", "s3cret42")
         assert answer.status_code == 429, "a right one is not told from a wrong one"
         assert 0 < int(answer.headers["retry-after"]) <= OF_PAIR.every
-        basic = await thief.http.get("/", auth=("ann", "s3cret"))
+        basic = await thief.http.get("/", auth=("ann", "s3cret42"))
         assert basic.status_code == 429
     assert "'ann' from 192.0.2.66" in caplog.text
     assert "guess-" not in caplog.text
@@ -77,21 +77,21 @@ async def test_while_someone_guesses_from_many_places_those_who_know_theirs_come
 ) -> None:
     """All places at which passwords are checked are taken, too, by ones that take for ever."""
     async with Person(app, auth=users, client="192.0.2.1") as ann:
-        await ann.log_in("ann", "s3cret")
+        await ann.log_in("ann", "s3cret42")
         await ann.http.post("/logout", data={"csrf_token": await ann.token()})
         site = ann.site
         for number in range(OF_NAME.guesses // OF_PAIR.guesses + 1):
             async with Person(site, client=f"198.51.100.{number}") as thief:
                 await guessed(thief, OF_PAIR.guesses + 1)
         async with Person(site, client="203.0.113.9") as stranger:
-            assert (await stranger.log_in("ann", "s3cret")).status_code == 429
+            assert (await stranger.log_in("ann", "s3cret42")).status_code == 429
             assert (await stranger.log_in("bob", "pa55word")).status_code == 303
         (line,) = [
             line for known, line in site.state.dashboard.access._check_queues.items() if not known
         ]
         line._waiting = 1_000
         for _ in range(10):
-            assert (await ann.log_in("ann", "s3cret")).status_code == 303
+            assert (await ann.log_in("ann", "s3cret42")).status_code == 303
             await ann.http.post("/logout", data={"csrf_token": await ann.token()})
 
 
@@ -119,14 +119,14 @@ async def test_who_tries_many_names_from_one_address_is_stopped(
             answers += await guessed(thief, 1, f"name-{number}")
         assert answers == [401] * 50 + [429] * 10
     async with Person(thief.site, client="192.0.2.67") as other:
-        assert (await other.log_in("ann", "s3cret")).status_code == 303
+        assert (await other.log_in("ann", "s3cret42")).status_code == 303
 
 
 async def test_a_program_that_was_right_goes_on_while_others_guess(
     app: Headrace, users: Passwords, quick: list[str]
 ) -> None:
     async with Person(app, auth=users, headers={"accept": "*/*"}) as program:
-        right = httpx.BasicAuth("ann", "s3cret")
+        right = httpx.BasicAuth("ann", "s3cret42")
         assert (await program.http.get("/queues", auth=right)).status_code == 200
         for _ in range(2 * OF_PAIR.guesses):
             wrong = await program.http.get("/queues", auth=("ann", "wrong"))

@@ -43,6 +43,7 @@ class User:
         return self.role is Role.OPERATOR
 
 
+MIN_PASSWORD = 8
 # 16 MB and some 40 ms for each guess.
 _N, _R, _P = 2**14, 8, 1
 
@@ -51,8 +52,8 @@ class Passwords:
     """Users with passwords. Only hashes are kept.
 
     Args:
-        users: Each as `name:password` or `name:password:viewer`. A password may contain colons,
-            unless a role follows the last one.
+        users: Each as `name:password` or `name:password:viewer`. A password has 8 characters or
+            more. It may contain colons, unless a role follows the last one.
         secret: Signs sessions: processes with the same one share them. Sessions end with the
             process unless said.
     """
@@ -100,4 +101,9 @@ def _parsed(text: str) -> tuple[User, str]:
     if not colon or not name or not password:
         # Not the text itself: it holds a password.
         raise ConfigError("a user is given as name:password or name:password:viewer")
+    if len(password) < MIN_PASSWORD:
+        raise ConfigError(
+            f"the password of user {name!r} has fewer than {MIN_PASSWORD} characters: choose a "
+            "longer one"
+        )
     return User(name, role), password
