@@ -55,6 +55,16 @@ def texts(document: dict[str, Any], level: str) -> list[str]:
     return [f"{each['about']}: {each['text']}" for each in findings if each["level"] == level]
 
 
+def test_a_file_that_every_user_may_open_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "jobs.db"
+    file.touch()
+    file.chmod(0o666)
+    (warning,) = texts(found("--url", f"sqlite:///{file}"), "warning")
+    assert warning.startswith(f"store: {file} has the mode 0666: every user of this machine can")
+    file.chmod(0o600)
+    assert texts(found("--url", f"sqlite:///{file}"), "warning") == []
+
+
 class Scene:
     """An app on a Redis that is only checked from outside."""
 

@@ -184,6 +184,35 @@ class TestFile:
         await store.close()
         assert modes == dict.fromkeys(("jobs.db", "jobs.db-wal", "jobs.db-shm"), 0o600)
 
+    @pytest.mark.parametrize(
+        ("mode", "says"),
+        [
+            (0o666, "has the mode 0666: every user of this machine can read and change its jobs"),
+            (0o602, "has the mode 0602: every user of this machine can read and change its jobs"),
+            (0o644, "has the mode 0644: every user of this machine can read its jobs"),
+            (0o660, ""),
+            (0o600, ""),
+        ],
+    )
+    async def test_a_file_that_every_user_may_open_is_a_risk(
+        self, tmp_path: Path, clock: ManualClock, mode: int, says: str
+    ) -> None:
+        file = tmp_path / "it's.db"
+        file.touch()
+        file.chmod(mode)
+        store = make_store(f"sqlite:///{file}", clock)
+        await store.open()
+        risks = (await store.describe()).risks
+        assert [says in risk for risk in risks] == ([True] if says else [])
+        if says:
+            file.chmod(0o600)
+            # They were made with the mode that the file had.
+            assert "it's.db-wal has the mode" in "".join((await store.describe()).risks)
+            shell = await asyncio.create_subprocess_shell(risks[0].partition("end that with ")[2])
+            assert await shell.wait() == 0
+            assert (await store.describe()).risks == ()
+        await store.close()
+
     async def test_commits_are_flushed_to_disk(self, store: SqliteStore) -> None:
         def settings(connection: sqlite3.Connection) -> tuple[str, int]:
             journal = connection.execute("PRAGMA journal_mode").fetchone()[0]

@@ -43,7 +43,7 @@ class StoreInfo:
     namespace: str
     """The app's."""
     risks: tuple[str, ...]
-    """Settings that may lose jobs, each as a sentence."""
+    """Settings that may lose jobs, or show them to others, each as a sentence."""
     seconds: float
     """How long it took to answer."""
     ahead: float

@@ -14,6 +14,7 @@ from headrace.store.oddities import Oddities
 from headrace.store.sqlite import kv
 from headrace.store.sqlite.connection import schema
 from headrace.store.sqlite.connection.database import Database
+from headrace.store.sqlite.connection.file import modes_at_risk
 from headrace.store.sqlite.consumer import SqliteConsumer
 from headrace.store.sqlite.gates import added_parents, flows, pauses
 from headrace.store.sqlite.gates.arrivals import arrive
@@ -65,7 +66,8 @@ class SqliteStore(SqliteReads):
         events: bool = True,
         history_rules: HistoryRules | None = None,
     ) -> None:
-        database = Database(_path(url))
+        self._path = _path(url)
+        database = Database(self._path)
         rules = history_rules or HistoryRules()
         writer = Writer(database, namespace, clock, recording=events, history_rules=rules)
         super().__init__(database, writer, namespace=namespace, clock=clock)
@@ -90,7 +92,9 @@ class SqliteStore(SqliteReads):
     async def describe(self) -> Description:
         # A read, so that a file that cannot be read is reported.
         await self.queues()
-        return Description("SQLite", sqlite3.sqlite_version, self._risks)
+        return Description(
+            "SQLite", sqlite3.sqlite_version, self._risks or modes_at_risk(self._path)
+        )
 
     async def append(
         self,

@@ -7,7 +7,9 @@ import contextlib
 import ctypes
 import logging
 import os
+import shlex
 import sqlite3
+import stat
 import time
 from typing import NamedTuple
 
@@ -43,6 +45,34 @@ def _identity(path: str) -> _Identity | None:
     except OSError:
         return None
     return _Identity(found.st_dev, found.st_ino)
+
+
+def modes_at_risk(path: str) -> tuple[str, ...]:
+    """A sentence that says so if every user of the machine may read or write the files of a
+    database. A file that was there before it was opened keeps its mode, and its logs get that."""
+    home = os.path.realpath(path)
+    found = {name: _open_to_all(name) for name in (home, f"{home}-wal", f"{home}-shm")}
+    open_files = [name for name, mode in found.items() if mode]
+    if not open_files:
+        return ()
+    first = open_files[0]
+    may = "read and change" if any(mode & stat.S_IWOTH for mode in found.values()) else "read"
+    return (
+        f"{first} has the mode {found[first]:04o}: every user of this machine can {may} its jobs; "
+        f"end that with chmod o= {shlex.join(open_files)}",
+    )
+
+
+def _open_to_all(name: str) -> int:
+    """The mode of a file that others than its owner and group may open; 0 if they may not."""
+    if os.name != "posix":
+        # Modes there say nothing of who may open a file.
+        return 0
+    try:
+        mode = stat.S_IMODE(os.stat(name).st_mode)
+    except OSError:
+        return 0
+    return mode if mode & (stat.S_IROTH | stat.S_IWOTH) else 0
 
 
 class DatabaseFile:
