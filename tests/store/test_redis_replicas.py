@@ -219,6 +219,11 @@ def durable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
         ("allkeys-lru", "100mb", "jobs may be evicted"),
         ("allkeys-random", "0", "with a maxmemory, jobs would be evicted"),
         ("volatile-ttl", "100mb", "results, counts of rates and unique names"),
+        (
+            "volatile-lru",
+            "100mb",
+            "records of requests: one that is repeated is then applied twice",
+        ),
         ("volatile-ttl", "0", ""),
         ("noeviction", "100mb", ""),
     ],

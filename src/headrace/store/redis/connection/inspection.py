@@ -125,7 +125,8 @@ def _of_eviction(policy: str, maxmemory: int) -> list[str]:
     if policy.startswith("volatile") and maxmemory:
         return [
             f"maxmemory-policy is {policy}: what expires may be evicted before its time, such as "
-            "results, counts of rates and unique names; set it to noeviction"
+            "results, counts of rates and unique names, and records of requests: one that is "
+            "repeated is then applied twice; set it to noeviction"
         ]
     return []
 
