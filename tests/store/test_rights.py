@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
+import socket
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -103,6 +104,23 @@ def test_the_user_is_refused_what_is_none_of_its_business(url: str, command: str
     said = str(refused.value)
     assert re.search(r"[Nn]o permission|ACL failure|The user executing the script can't", said)
     assert "S3CR3T" not in said
+
+
+def test_the_user_can_hang_the_server_for_everybody(tmp_path: Path) -> None:
+    """Why apps that do not trust each other have servers of their own, as docs/security.md says."""
+    loops = "redis.call('SET', KEYS[1], 1) while true do end"
+    hang = f'AUTH shop password\r\nEVAL "{loops}" 1 {{headrace}}:a\r\n'
+    with RedisServer(tmp_path, {"busy-reply-threshold": "1"}) as server:
+        server.ask(*user_of_servers())
+        try:
+            with socket.create_connection(("127.0.0.1", server.port)) as user:
+                user.sendall(hang.encode())
+                while not (said := server.call("PING")).startswith(b"-BUSY"):
+                    assert said.startswith(b"+PONG")
+                assert b"SHUTDOWN NOSAVE" in said
+                assert server.call("SCRIPT", "KILL").startswith(b"-UNKILLABLE")
+        finally:
+            server.kill()
 
 
 def test_the_user_has_no_dangerous_right_but_two(guarded: RedisServer) -> None:
