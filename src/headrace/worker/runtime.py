@@ -194,7 +194,8 @@ class WorkerRuntime:
         service.outage = self._shared.outage
         if self._shared.noticed is not None:
             service.observe = self._shared.noticed
-        self._tasks[service] = asyncio.create_task(service.run(), name=f"headrace-{service.name}")
+        work = service.run_to_the_end()
+        self._tasks[service] = asyncio.create_task(work, name=f"headrace-{service.name}")
 
     def _add(self, service: Service) -> None:
         """Run one that had nothing to do at the start."""

@@ -72,6 +72,18 @@ class Service(ABC):
         finally:
             self.leave_outage()
 
+    async def run_to_the_end(self) -> None:
+        """Run until `stop`, also through a cancellation before that: `asyncio.run` cancels every
+        task of its loop when its main function ends, and the worker, which is cancelled too, needs
+        its services to stop well. The cut step counts as one that failed."""
+        while not self.stopping:
+            try:
+                await self.run()
+            except asyncio.CancelledError:
+                if self.stopping:
+                    raise
+                self._in_doubt = True
+
     async def _one_step(self) -> float:
         try:
             if self._in_doubt:

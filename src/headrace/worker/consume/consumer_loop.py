@@ -189,8 +189,8 @@ class ConsumerLoop:
             service.outage = self._shared.outage
             if self._noticed is not None:
                 service.observe = self._noticed
-            task = asyncio.create_task(service.run(), name=f"headrace-{service.name}-{self.name}")
-            self._tasks[service] = task
+            name = f"headrace-{service.name}-{self.name}"
+            self._tasks[service] = asyncio.create_task(service.run_to_the_end(), name=name)
 
     async def drain(self, ends_at: float, hurrying: asyncio.Event) -> None:
         """Take nothing new, let runs end, cut them short at `ends_at` or when `hurrying` is set,

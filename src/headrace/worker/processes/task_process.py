@@ -209,12 +209,22 @@ class TaskProcess:
         """Start it, and wait for its end."""
         try:
             self._process = await self._start()
-            code = await self._process.wait()
-        except Exception as error:
+            code = await self._end_of(self._process)
+        except (Exception, asyncio.CancelledError) as error:
             self._bury(error)
         else:
             how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
             self._bury(ProcessDied(f"the process that ran the job {how}"))
+
+    async def _end_of(self, process: asyncio.subprocess.Process) -> int:
+        """Its exit code. A cancellation only ends this wait, never the process: `asyncio.run`
+        cancels all tasks at its end, but the worker still has what runs cleaned up and handed
+        back, and waits until the process is gone."""
+        while True:
+            try:
+                return await process.wait()
+            except asyncio.CancelledError:
+                continue
 
     async def _start(self) -> asyncio.subprocess.Process:
         runs, bell = self.runs, self._channel.bell
