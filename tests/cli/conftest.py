@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.worker.processes.signals import ending_signals
+from headrace.worker.processes.signals import DUMP, ending_signals
 from tests.cli.programs import Program
 
 SHOP = '''
@@ -66,7 +66,7 @@ Start = Callable[..., Program]
 def signals() -> Iterator[None]:
     """Commands that are run in this process leave its signals as they were: programs that it starts
     later would ignore those that it ignores."""
-    before = {number: signal.getsignal(number) for number in ending_signals()}
+    before = {number: signal.getsignal(number) for number in (*ending_signals(), DUMP)}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)

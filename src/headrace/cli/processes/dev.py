@@ -23,7 +23,7 @@ from headrace.cli.processes.store_option import wait_for_store_option
 from headrace.core import bounds as limits
 from headrace.core.display import harmless
 from headrace.errors import ConfigError
-from headrace.worker.processes.signals import ProcessSignals, let_go_of_closed_terminal
+from headrace.worker.processes.signals import DUMP, ProcessSignals, let_go_of_closed_terminal
 
 _HOST = "127.0.0.1"
 _TOKEN = "HEADRACE_DASHBOARD_TOKEN"
@@ -175,7 +175,7 @@ def _look_after(
 ) -> None:
     """Restart the processes when files change, until a signal asks to stop."""
     while True:
-        if any(number != signal.SIGCHLD for number in signals.wait(_LOOK_EVERY)):
+        if any(number not in (signal.SIGCHLD, DUMP) for number in signals.wait(_LOOK_EVERY)):
             return
         for sentence in processes.ended():
             again = "; it starts again when a file changes" if sources else ""

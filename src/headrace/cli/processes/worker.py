@@ -73,8 +73,9 @@ def worker(
 ) -> None:
     """Run the jobs of APP, for example shop:app.
 
-    After SIGTERM, Ctrl-C or a closed terminal it takes no more jobs, lets running ones end and
-    hands back the rest. A second SIGTERM or Ctrl-C cancels the running ones.
+    After SIGTERM, SIGQUIT, Ctrl-C or a closed terminal it takes no more jobs, lets running ones end
+    and hands back the rest. A second one but for the terminal's cancels the running ones. SIGUSR1
+    writes what each thread does to stderr.
 
     Exit codes: 0 clean, 1 outcomes could not be written, 2 wrong usage or a crash inside the
     worker, 3 jobs were cut short.

@@ -18,7 +18,11 @@ from headrace.cli.output import complain
 from headrace.errors import HeadraceError
 from headrace.worker.processes import gc_tuning
 from headrace.worker.processes.child_lifetime import STORE_LOST
-from headrace.worker.processes.signals import ending_signals, let_go_of_closed_terminal
+from headrace.worker.processes.signals import (
+    dump_stacks_on_request,
+    ending_signals,
+    let_go_of_closed_terminal,
+)
 from headrace.worker.worker import Worker
 from headrace.worker.worker_outcome import WorkerOutcome
 
@@ -32,7 +36,9 @@ _LAST_WORDS = 5.0
 
 
 def exit_on_signal() -> None:
-    """Until a worker runs there is nothing to hand back: a signal just ends the process."""
+    """Until a worker runs there is nothing to hand back: a signal just ends the process, but for
+    the one that asks for its stacks."""
+    dump_stacks_on_request()
     for number in ending_signals():
         signal.signal(number, lambda *_: os._exit(0))
 

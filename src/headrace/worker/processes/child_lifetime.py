@@ -12,6 +12,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from headrace.worker.processes.signals import dump_held_back
+
 # The variable that gives a worker process the pid of its supervisor.
 SUPERVISOR = "HEADRACE_SUPERVISOR"
 
@@ -33,13 +35,14 @@ def start_process(
     command: Sequence[str], settings: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
     """Start a worker process that this one supervises, with these further variables."""
-    return subprocess.Popen(
-        command,
-        env={**os.environ, **(settings or {}), SUPERVISOR: str(os.getpid())},
-        stdin=subprocess.DEVNULL,
-        # A Ctrl-C in the terminal is for the supervisor, which signals its processes once.
-        start_new_session=True,
-    )
+    with dump_held_back():
+        return subprocess.Popen(
+            command,
+            env={**os.environ, **(settings or {}), SUPERVISOR: str(os.getpid())},
+            stdin=subprocess.DEVNULL,
+            # A Ctrl-C in the terminal is for the supervisor, which signals its processes once.
+            start_new_session=True,
+        )
 
 
 def follow_supervisor() -> None:

@@ -4,24 +4,59 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import faulthandler
 import os
 import select
 import signal
 import socket
+import sys
 import termios
+from collections.abc import Iterator
 from types import TracebackType
 
 # No signal has this number.
 _WOKEN = 0
+DUMP = signal.SIGUSR1
+"""Asks a process for the stacks of its threads."""
 
 
 def ending_signals() -> list[signal.Signals]:
-    """SIGTERM, SIGINT, and SIGHUP, which comes when the terminal is closed or the connection to it
-    is lost; not if it is ignored, as under nohup."""
-    ending = [signal.SIGTERM, signal.SIGINT]
+    """SIGTERM, SIGINT, SIGQUIT, and SIGHUP, which comes when the terminal is closed or the
+    connection to it is lost; not if it is ignored, as under nohup."""
+    ending = [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         ending.append(signal.SIGHUP)
     return ending
+
+
+def dump_stacks_on_request() -> None:
+    """From now on `DUMP` writes the stacks of all threads to stderr. Without that it would end the
+    process at once. The interpreter is not needed for it, so it works while that hangs."""
+    if _can_dump():
+        faulthandler.register(DUMP, all_threads=True)
+    else:
+        signal.signal(DUMP, signal.SIG_IGN)
+    # One that came before is written now, see `dump_held_back`.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {DUMP})
+
+
+def _can_dump() -> bool:
+    """Whether there is a stderr to write to."""
+    try:
+        return sys.stderr.fileno() >= 0
+    except (AttributeError, OSError, ValueError):
+        return False
+
+
+@contextlib.contextmanager
+def dump_held_back() -> Iterator[None]:
+    """A process that is started within this gets `DUMP` only from `dump_stacks_on_request` on: it
+    must not die of one that comes while its interpreter starts."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {DUMP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def let_go_of_closed_terminal() -> None:
@@ -37,7 +72,8 @@ def let_go_of_closed_terminal() -> None:
 
 
 class ProcessSignals:
-    """`ending_signals` and SIGCHLD as something that can be waited for, within `with`."""
+    """`ending_signals`, SIGCHLD and `DUMP` as something that can be waited for, within `with`. At
+    `DUMP`, this process writes its own stacks too."""
 
     def __enter__(self) -> ProcessSignals:
         self._ours, theirs = socket.socketpair()
@@ -46,7 +82,7 @@ class ProcessSignals:
             end.setblocking(False)
         self._former_fd = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
         # The interpreter writes each signal's number to the socket; the handler need do nothing.
-        for number in (*ending_signals(), signal.SIGCHLD):
+        for number in (*ending_signals(), signal.SIGCHLD, DUMP):
             signal.signal(number, lambda *_: None)
         return self
 
@@ -54,6 +90,8 @@ class ProcessSignals:
         """The signals that came; waits up to `seconds` for the first, or for `wake`."""
         ready, _, _ = select.select([self._ours], [], [], seconds)
         came = self._ours.recv(4096) if ready else b""
+        if DUMP in came and _can_dump():
+            faulthandler.dump_traceback()
         return [number for number in came if number != _WOKEN]
 
     def wake(self) -> None:
@@ -69,7 +107,7 @@ class ProcessSignals:
         traceback: TracebackType | None,
     ) -> None:
         # One more signal, now that all has ended, must not change how it ended.
-        for number in ending_signals():
+        for number in (*ending_signals(), DUMP):
             signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.set_wakeup_fd(self._former_fd)

@@ -15,7 +15,7 @@ from headrace.core.scaling.scaler import Scaler
 from headrace.core.scaling.scaling import Scaling
 from headrace.core.workers import Scaled, WorkerRecord
 from headrace.worker.processes.child_lifetime import STORE_LOST, Process, how_it_ended, severity
-from headrace.worker.processes.signals import ProcessSignals
+from headrace.worker.processes.signals import DUMP, ProcessSignals
 from headrace.worker.upkeep.own_strategy import OwnStrategy
 from headrace.worker.upkeep.workload import WorkloadSurvey
 
@@ -114,8 +114,8 @@ class Supervisor:
         return max(map(severity, self._codes), default=0)
 
     def run(self) -> int:
-        """Supervise until SIGTERM, SIGINT or SIGHUP, and until all processes have ended; the exit
-        code, with which this process should end. From then on these signals are ignored."""
+        """Supervise until a signal of `ending_signals`, and until all processes have ended; the
+        exit code, with which this process should end. From then on these signals are ignored."""
         with ProcessSignals() as signals:
             if self._gauge is not None:
                 self._gauge.start(signals.wake)
@@ -133,8 +133,11 @@ class Supervisor:
         return code
 
     def _apply_control(self, number: int) -> None:
+        if number == DUMP:
+            for process in [*self._leaving, *self._seated()]:
+                process.send_signal(DUMP)
         # A terminal that is closed may say so twice, which is no wish to hurry.
-        if number != signal.SIGCHLD and not (number == signal.SIGHUP and self.stopping):
+        elif number != signal.SIGCHLD and not (number == signal.SIGHUP and self.stopping):
             self.stop()
 
     def step(self) -> float | None:
@@ -158,9 +161,12 @@ class Supervisor:
         # Those that leave have their signal: a second one would cut their jobs short.
         leaving = self._leaving if self.stopping else []
         self.stopping = True
-        for process in [*leaving, *(seat.process for seat in self._seats if seat.process)]:
+        for process in [*leaving, *self._seated()]:
             # SIGTERM for SIGINT too: a process that is still starting then leaves quietly.
             process.send_signal(signal.SIGTERM)
+
+    def _seated(self) -> list[Process]:
+        return [seat.process for seat in self._seats if seat.process]
 
     def _scale(self, survey: WorkloadSurvey | None) -> None:
         if survey is None:
