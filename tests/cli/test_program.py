@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
 
@@ -14,6 +16,30 @@ from click.testing import CliRunner
 from headrace.cli import COMMANDS, main
 from headrace.cli.program import CommandAt, Program
 from tests.cli.conftest import Start
+from tests.cli.programs import LONG, eventually
+from tests.cli.test_worker import send
+
+PRINTING = """
+import os
+
+
+def print_and_touch(name: str) -> None:
+    print("on both ways", flush=True)
+    print("on both ways", file=sys.stderr, flush=True)
+    for number in (1, 2):
+        os.write(number, b"whatever Python knows")
+    Path(name).touch()
+
+
+@app.task(name="near")
+def near(name: str) -> None:
+    print_and_touch(name)
+
+
+@app.task(name="far", run_in="process")
+def far(name: str) -> None:
+    print_and_touch(name)
+"""
 
 
 def test_version() -> None:
@@ -206,3 +232,26 @@ def test_the_help_of_a_noun_imports_no_other_command(noun: str) -> None:
 def test_python_m_headrace_is_the_same_program() -> None:
     command = [sys.executable, "-m", "headrace", "--version"]
     assert subprocess.check_output(command, text=True) == f"headrace {version('headrace')}\n"
+
+
+@pytest.mark.parametrize("closed", ["2", "1 2", "0 1 2"])
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_worker_works_without_the_files_that_others_are_started_with(
+    shop: Path, closed: str, processes: str
+) -> None:
+    code = (shop / "shop.py").read_text()
+    (shop / "shop.py").write_text(code + PRINTING)
+    redirections = " ".join(f"{number}>&-" for number in closed.split())
+    command = f"exec {sys.executable} -m headrace worker shop:app -p {processes} {redirections}"
+    worker = subprocess.Popen(["sh", "-c", command], cwd=shop, start_new_session=True)
+    try:
+        for task in ("near", "far"):
+            send(task, f"{task}-done")
+            eventually(f"{task} is done", (shop / f"{task}-done").exists, within=30)
+        with closing(sqlite3.connect(shop / "headrace.db")) as file:
+            assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        worker.terminate()
+        assert worker.wait(LONG) == 0
+    finally:
+        worker.kill()
+        worker.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import textwrap
@@ -27,6 +28,21 @@ _INDENT = "    "
 _NARROWEST = 20
 _MOST_LINES = 4
 """Of one cell in a terminal."""
+
+
+def print_to_nowhere_if_closed() -> None:
+    """Discard what is printed to a stdout or stderr with which this program was not started. What
+    is opened next, such as the store's file, must not get its number: C libraries and processes of
+    tasks print there whatever Python knows."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest number that is free: this one.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
 
 
 def complain(text: str) -> None:

@@ -14,7 +14,7 @@ import click
 
 from headrace.cli.command_group import CommandGroup
 from headrace.cli.logs import VisibleFormatter
-from headrace.cli.output import complain, harmless_lines
+from headrace.cli.output import complain, harmless_lines, print_to_nowhere_if_closed
 from headrace.cli.suggestions import no_such_command, no_such_option
 from headrace.errors import (
     EventNotFound,
@@ -85,6 +85,7 @@ class Program(CommandGroup):
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run, and end the process. An error is one line on stderr; only a bug has a traceback."""
+        print_to_nowhere_if_closed()
         # Jobs may hold characters that the terminal's encoding lacks.
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
