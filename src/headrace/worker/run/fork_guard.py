@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import signal
 from weakref import WeakSet
 
 _forks = 0
@@ -14,8 +16,13 @@ def _count_fork() -> None:
     global _forks
     _forks += 1
     for loop in _loops:
-        # A child that comes back to the loop would share its sockets with the worker.
-        loop.call_soon(os._exit, 0)
+        if not loop.is_closed():
+            # Else the worker's loop would take the child's signals for its own.
+            signal.set_wakeup_fd(-1)
+            # A child that comes back to the loop would share its sockets with the worker. In debug
+            # mode a loop refuses that from a thread, whose child has no way back to it.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon(os._exit, 0)
 
 
 os.register_at_fork(after_in_child=_count_fork)
