@@ -21,6 +21,7 @@ from headrace.worker.processes.child_lifetime import STORE_LOST
 from headrace.worker.processes.signals import (
     dump_stacks_on_request,
     ending_signals,
+    handle,
     let_go_of_closed_terminal,
 )
 from headrace.worker.worker import Worker
@@ -40,7 +41,7 @@ def exit_on_signal() -> None:
     the one that asks for its stacks."""
     dump_stacks_on_request()
     for number in ending_signals():
-        signal.signal(number, lambda *_: os._exit(0))
+        handle(number, lambda *_: os._exit(0))
 
 
 def work(worker: Worker) -> NoReturn:
@@ -64,7 +65,7 @@ def _exit_code(worker: Worker) -> int:
             loop.call_soon_threadsafe(worker.stop)
 
     for number in ending_signals():
-        signal.signal(number, on_signal)
+        handle(number, on_signal)
     try:
         return _to_the_end(loop, main).exit_code
     except HeadraceError as error:

@@ -28,7 +28,7 @@ from headrace.worker.processes.found_tasks import find_task
 from headrace.worker.processes.messages import RunDone, RunReply, RunRequest
 from headrace.worker.processes.process_reporter import ProcessReporter
 from headrace.worker.processes.process_states import ProcessStates
-from headrace.worker.processes.signals import dump_stacks_on_request
+from headrace.worker.processes.signals import dump_stacks_on_request, handle
 from headrace.worker.processes.start_tokens import EntryMark, TakenTokens
 from headrace.worker.run.results import encoded_result
 from headrace.worker.threads.thread_function import finished
@@ -84,7 +84,7 @@ cancellation = Cancellation()
 def main() -> None:
     parent, channel_fd, tokens_fd, mark_fd, bell_fd = map(int, sys.argv[1:])
     die_with(parent, signal.SIGKILL)
-    signal.signal(signal.SIGTERM, cancellation.on_signal)
+    handle(signal.SIGTERM, cancellation.on_signal)
     dump_stacks_on_request()
     channel = ChildChannel(socket.socket(fileno=channel_fd), BellRope(bell_fd))
     mark = EntryMark(mark_fd)

@@ -11,8 +11,9 @@ import signal
 import socket
 import sys
 import termios
-from collections.abc import Iterator
-from types import TracebackType
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType, TracebackType
 
 # No signal has this number.
 _WOKEN = 0
@@ -27,6 +28,48 @@ def ending_signals() -> list[signal.Signals]:
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         ending.append(signal.SIGHUP)
     return ending
+
+
+Handler = Callable[[int, FrameType | None], object]
+
+_handled: dict[signal.Signals, Handler] = {}
+"""What `handle` has set, in this process."""
+_forking = threading.local()
+
+
+def handle(number: signal.Signals, handler: Handler) -> None:
+    """Handle a signal in this process, but not in those that functions of tasks fork: there it does
+    what it does in a program that has just been started."""
+    signal.signal(number, handler)
+    _handled[number] = handler
+
+
+def _before_fork() -> None:
+    # One that comes to the child early must not be lost between our handler and its own.
+    if _handled:
+        _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*_handled, DUMP})
+
+
+def _after_fork() -> None:
+    mask, _forking.mask = getattr(_forking, "mask", None), None
+    if mask is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _in_fork() -> None:
+    if not _handled:
+        return
+    for number, handler in _handled.items():
+        # Not those that the app has set itself.
+        if signal.getsignal(number) is handler:
+            is_int = number == signal.SIGINT
+            signal.signal(number, signal.default_int_handler if is_int else signal.SIG_DFL)
+    _handled.clear()
+    faulthandler.unregister(DUMP)
+    _after_fork()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_fork)
 
 
 def dump_stacks_on_request() -> None:
