@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Sequence
+from typing import cast
 
 import msgspec
 import pytest
@@ -18,12 +21,12 @@ from headrace.core.job.parcel import Parcel
 from headrace.core.job.state import Reason
 from headrace.core.job.tally import Tally
 from headrace.errors import StoreError, StoreUnavailable
-from headrace.store.contract import Settlement, Store, reclaim_every
+from headrace.store.contract import Consumer, Settlement, Store, reclaim_every
 from headrace.store.sqlite.consumer import SqliteConsumer
 from headrace.store.sqlite.store import SqliteStore
 from headrace.store.values import Counts, IdempotencyKey
 from headrace.testing import ManualClock
-from headrace.worker.consume.heartbeat import Heartbeat, StoreClock
+from headrace.worker.consume.heartbeat import Heartbeat, Leases, StoreClock
 from headrace.worker.consume.places import Places
 from headrace.worker.consume.reader import QueueReader
 from headrace.worker.consume.reclaimer import LastChance, Reclaimer
@@ -31,6 +34,7 @@ from headrace.worker.consume.settler import Settler
 from headrace.worker.run.runners import Runners
 from headrace.worker.run.slots import Slots
 from headrace.worker.upkeep.promoter import Promoter
+from tests.worker.states import until
 
 QUEUE, LEASE = "q", 30.0
 
@@ -382,6 +386,87 @@ async def test_the_heartbeat_renews_only_leases_that_are_due(
         if taken_over:
             break
     assert [delivery.receipt for delivery in taken_over] == [new.receipt]
+
+
+class Answers:
+    """A source whose renewals are carried out, and answered when that is let happen."""
+
+    def __init__(self, held: list[LeasedDelivery]) -> None:
+        self.held = held
+        self.asked: list[list[LeasedDelivery]] = []
+        self.let = threading.Event()
+        self.trouble: StoreError | None = None
+
+    async def renew(self, due: Sequence[LeasedDelivery]) -> list[LeasedDelivery]:
+        self.asked.append(list(due))
+        while not self.let.is_set():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        if self.trouble is not None:
+            raise self.trouble
+        return []
+
+
+def due_delivery() -> LeasedDelivery:
+    delivery = LeasedDelivery(QUEUE, 1, b"", count=1)
+    delivery.leased_at = float("-inf")
+    return delivery
+
+
+async def test_no_source_waits_for_the_renewals_of_another(store: SqliteStore) -> None:
+    late, prompt = Answers([due_delivery()]), Answers([due_delivery()])
+    prompt.let.set()
+    heartbeat = beating(store, [late, prompt])
+    try:
+        for renewals in range(1, 4):
+            await until(lambda: len(prompt.asked) >= renewals)  # noqa: B023
+            # It has come again meanwhile.
+            prompt.held = [due_delivery()]
+    finally:
+        late.let.set()
+        await heartbeat.stop()
+
+
+async def test_a_source_whose_answer_is_late_is_renewed_all_the_same(store: SqliteStore) -> None:
+    first, second = due_delivery(), due_delivery()
+    late = Answers([first])
+    heartbeat = beating(store, [late])
+    try:
+        await until(lambda: late.asked == [[first]])
+        late.held = [first, second]
+        await until(lambda: [first, second] in late.asked)
+    finally:
+        late.let.set()
+        await heartbeat.stop()
+    assert first.leased_at > 0.0
+
+
+async def test_trouble_of_one_source_is_over_when_that_one_is_renewed(
+    store: SqliteStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken, well = Answers([due_delivery()]), Answers([due_delivery()])
+    broken.trouble = StoreUnavailable("away")
+    broken.let.set()
+    well.let.set()
+    sources = [broken, well]
+    heartbeat = beating(store, sources)
+    try:
+        await until(lambda: len(broken.asked) > 2)
+        well.held = [due_delivery()]
+        await until(lambda: len(well.asked) > 1)
+        assert "answers again" not in caplog.text
+        broken.trouble = None
+        await until(lambda: "answers again" in caplog.text)
+    finally:
+        await heartbeat.stop()
+
+
+def beating(store: SqliteStore, sources: list[Answers]) -> Heartbeat:
+    def leases() -> list[Leases]:
+        return [(cast(Consumer, source), source.held) for source in sources]
+
+    heartbeat = Heartbeat(store, StoreClock(store, ManualClock()), leases, 0.3, lost=unexpected)
+    heartbeat.start()
+    return heartbeat
 
 
 def test_a_worker_without_queues_says_whose_list_is_empty() -> None:

@@ -4,15 +4,28 @@ recorded, and warns when the event loop is blocked."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Hashable,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from contextvars import copy_context
+from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from headrace.core.clock import Clock
 from headrace.core.job.delivery import LeasedDelivery
@@ -25,6 +38,7 @@ from headrace.worker.upkeep.registry import Registry
 log = logging.getLogger("headrace.worker")
 
 _WORKER = str(Path(__file__).parents[1])
+_NOT_RENEWED = "leases cannot be renewed"
 _BEAT = 1.0
 _BLOCKED_AFTER = 2.0
 _RECORD_EVERY = 2.0
@@ -78,6 +92,11 @@ class Heartbeat:
         # Half a beat less: else the beat that is due would come a moment too early.
         self._record_after = min(_RECORD_EVERY, self._renew_after) - self._beat / 2
         self._stopping = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._under_way: defaultdict[object, set[asyncio.Task[None]]] = defaultdict(set)
+        """What it waits for, of each source and each other work."""
+        self._renew_again: dict[Consumer, float] = {}
+        """When a source asks again although its answer is late."""
         self._thread = threading.Thread(
             target=copy_context().run, args=(self._run,), name="headrace-heartbeat", daemon=True
         )
@@ -96,23 +115,26 @@ class Heartbeat:
 
     async def stop(self) -> None:
         self._stopping.set()
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):
+                # It may have ended just now.
+                self._loop.call_soon_threadsafe(self._wake.set)
         # Not joined in a thread of the loop's: handlers may have taken all of those.
         while self._thread.is_alive():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
     async def step(self) -> None:
-        """Renew the leases that are older than a third of their length."""
+        """Renew the leases that are older than a third of their length, and wait until they
+        are."""
+        await asyncio.gather(*(self._renew(consumer, due) for consumer, due in self._due()))
+
+    def _due(self) -> Iterator[tuple[Consumer, Sequence[LeasedDelivery]]]:
         oldest = time.monotonic() - self._renew_after
-        renewals = []
         for consumer, held in self._leases():
             # Copied in one go: the worker's thread changes the set meanwhile.
             due = [delivery for delivery in tuple(held) if delivery.leased_at <= oldest]
             if due:
-                renewals.append(self._renew(consumer, due))
-        troubles = await asyncio.gather(*renewals, return_exceptions=True)
-        for trouble in troubles:
-            if trouble is not None:
-                raise trouble
+                yield consumer, due
 
     async def renew_all(self) -> None:
         """Renew all leases, from the worker's own loop; also of what is on its way here."""
@@ -124,7 +146,8 @@ class Heartbeat:
         now = time.monotonic()
         lost = await consumer.renew(due)
         for delivery in due:
-            delivery.leased_at = now
+            # The answer to a later request may have come before.
+            delivery.leased_at = max(delivery.leased_at, now)
         for delivery in lost:
             delivery.leased_at = float("inf")
         if lost:
@@ -168,20 +191,55 @@ class Heartbeat:
 
     def _run(self) -> None:
         with asyncio.Runner() as runner:
-            while not self._stopping.wait(self._beat):
-                runner.run(self._tick())
-                self.watch()
-                self._beat_at = time.monotonic()
+            runner.run(self._beat_on())
             runner.run(self._store.close())
 
-    async def _tick(self) -> None:
-        # At the same time: where one part of the store is away, a living worker must not look dead.
-        await asyncio.gather(
-            self._tried("leases cannot be renewed", self.step),
-            self._compare_clocks(),
-            self._write_record(),
-            self._write_starts(),
-        )
+    async def _beat_on(self) -> None:
+        """Begin what is due at each beat. No answer that is late holds back anything but the work
+        that it belongs to."""
+        self._wake, self._loop = asyncio.Event(), asyncio.get_running_loop()
+        while not self._stopping.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._beat):
+                    await self._wake.wait()
+            if self._stopping.is_set():
+                break
+            self._tick()
+            self.watch()
+            self._beat_at = time.monotonic()
+        await asyncio.gather(*(task for tasks in self._under_way.values() for task in tasks))
+
+    def _tick(self) -> None:
+        self._renew_each()
+        for work in (self._compare_clocks, self._write_record, self._write_starts):
+            if not self._under_way.get(work):
+                self._begin(work, work())
+
+    def _renew_each(self) -> None:
+        """Each source renews for itself. One whose answer is late asks again before the leases that
+        it may have renewed are over: the next answer may be late too."""
+        now = time.monotonic()
+        for consumer, due in self._due():
+            if not self._under_way.get(consumer) or now >= self._renew_again.get(consumer, now):
+                self._renew_again[consumer] = now + self._renew_after
+                self._begin(consumer, self._renew_tried(consumer, due))
+        for gone in self._renew_again.keys() - {consumer for consumer, _ in self._leases()}:
+            del self._renew_again[gone]
+            self.outage.leave((_NOT_RENEWED, gone))
+
+    async def _renew_tried(self, consumer: Consumer, due: Sequence[LeasedDelivery]) -> None:
+        part = _NOT_RENEWED, consumer
+        await self._tried(_NOT_RENEWED, partial(self._renew, consumer, due), part)
+
+    def _begin(self, part: object, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._under_way[part].add(task)
+        task.add_done_callback(partial(self._done, part))
+
+    def _done(self, part: object, task: asyncio.Task[None]) -> None:
+        self._under_way[part].discard(task)
+        if not self._under_way[part]:
+            del self._under_way[part]
 
     async def _compare_clocks(self) -> None:
         if time.monotonic() >= self._compare_at and await self._tried(
@@ -200,18 +258,21 @@ class Heartbeat:
         if self._record_starts is not None:
             await self._tried("the starts of runs cannot be recorded", self._record_starts)
 
-    async def _tried(self, complaint: str, work: Callable[[], Awaitable[None]]) -> bool:
-        """Whether it succeeded."""
+    async def _tried(
+        self, complaint: str, work: Callable[[], Awaitable[None]], part: Hashable | None = None
+    ) -> bool:
+        """Whether it succeeded; `part` is what has the trouble, if it is not all of this work."""
+        part = complaint if part is None else part
         try:
             await work()
         except StoreError as error:
-            self.outage.trouble(complaint, complaint, error)
+            self.outage.trouble(part, complaint, error)
             self.observe("heartbeat", error, {})
             return False
         except Exception:
             log.exception("the heartbeat crashed; it goes on", extra={"service": "heartbeat"})
             return False
-        self.outage.well(complaint)
+        self.outage.well(part)
         return True
 
 
