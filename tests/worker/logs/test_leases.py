@@ -54,5 +54,7 @@ def test_of_many_the_first_are_named(records: Records) -> None:
     many = [delivery("mail") for _ in range(150)]
     report_lost(many)
     (record,) = records("WARNING")
-    assert record.getMessage().endswith(f"{id_of(many[99])} and 50 more")
+    assert record.getMessage().endswith(f"{id_of(many[4])} and 145 more")
+    assert record.jobs == [id_of(one) for one in many[:5]]
+    assert len(record.getMessage()) < 400
     assert record.count == 150
