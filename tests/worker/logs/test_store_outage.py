@@ -102,6 +102,50 @@ def test_parts_that_end_do_not_say_that_the_store_answers(
     assert len(records()) == 1
 
 
+def broken() -> StoreUnavailable:
+    return StoreUnavailable("Connection closed by server", sent=True)
+
+
+def test_connections_that_broke_in_an_outage_are_no_second_one(
+    outage: StoreOutage, time: Time, records: Records
+) -> None:
+    outage.trouble("reader", "the reader waits", broken())
+    outage.well("reader")
+    for part in ("reader", "heartbeat"):
+        time.now += 0.4
+        outage.trouble(part, f"the {part} waits", broken())
+        outage.well(part)
+    assert len(records()) == 2
+
+
+def test_an_outage_right_after_another_is_said(
+    outage: StoreOutage, time: Time, records: Records
+) -> None:
+    outage.trouble("reader", "the reader waits", broken())
+    outage.well("reader")
+    time.now += 1
+    outage.trouble("reader", "the reader waits", broken())
+    outage.trouble("reader", "the reader waits", StoreUnavailable("refused"))
+    outage.well("reader")
+    # A server that takes connections and drops them is away too.
+    for _ in range(4):
+        outage.trouble("reader", "the reader waits", broken())
+    assert [text.split(",")[0] for text in records.texts()] == [
+        "the store does not answer",
+        "the store answers again",
+    ] * 2 + ["the store does not answer"]
+
+
+def test_a_connection_that_breaks_long_after_an_outage_is_said(
+    outage: StoreOutage, time: Time, records: Records
+) -> None:
+    outage.trouble("reader", "the reader waits", broken())
+    outage.well("reader")
+    time.now += 61
+    outage.trouble("reader", "the reader waits", broken())
+    assert len(records()) == 3
+
+
 class Failing(Service):
     name = "reader"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Hashable
 
 from headrace.core.display import length_text
@@ -13,6 +14,9 @@ from headrace.errors import StoreError, StoreUnavailable
 log = logging.getLogger("headrace.worker")
 
 _EVERY = 60.0
+# After an outage each part may meet this many connections that broke in it, for this long.
+_BROKEN = 3
+_BROKEN_FOR = 60.0
 _AWAY = ""
 
 
@@ -28,6 +32,9 @@ class StoreOutage:
         self._troubles: dict[Hashable, tuple[str, str]] = {}
         """Of each part: what trouble it has, and how it says so."""
         self._away = False
+        self._ended_at = float("-inf")
+        self._met: Counter[Hashable] = Counter()
+        """How many broken connections each part has met since the last outage."""
         self._since = 0.0
         self._said_at = 0.0
         self._said: set[str] = set()
@@ -40,12 +47,22 @@ class StoreOutage:
         text = str(error)
         kind = _AWAY if isinstance(error, StoreUnavailable) else text
         with self._lock:
+            if kind == _AWAY and not self._away and self._is_left_over(part, error):
+                return
             is_new = all(kind != known for known, _ in self._troubles.values())
             self._troubles[part] = kind, complaint
             if kind == _AWAY:
                 self._say_away(text, answered=getattr(error, "answered", False))
             elif is_new:
                 log.warning("%s: %s", complaint, text, extra={"error": text})
+
+    def _is_left_over(self, part: Hashable, error: StoreError) -> bool:
+        """Whether it shows only now that a connection broke in the outage before. If the store is
+        away again, no new connection can be made either, and that is said."""
+        if not getattr(error, "sent", False) or self._monotonic() - self._ended_at > _BROKEN_FOR:
+            return False
+        self._met[part] += 1
+        return self._met[part] <= _BROKEN
 
     def well(self, part: Hashable) -> None:
         """`part` is served again."""
@@ -57,7 +74,8 @@ class StoreOutage:
                 return
             seconds = self._monotonic() - self._since
             if kind == _AWAY:
-                self._away = False
+                self._away, self._ended_at = False, self._monotonic()
+                self._met.clear()
                 said = "the store answers again, after %s"
                 log.warning(said, length_text(seconds), extra={"seconds": round(seconds, 3)})
             else:
