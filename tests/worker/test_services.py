@@ -69,11 +69,11 @@ def unexpected(lost: list[LeasedDelivery]) -> None:
 
 
 class LosesAnswers:
-    """A consumer whose first settlement is carried out but answered with an error."""
+    """A consumer whose first settlements are carried out but answered with an error."""
 
-    def __init__(self, consumer: SqliteConsumer, error: Exception) -> None:
+    def __init__(self, consumer: SqliteConsumer, error: Exception, times: int = 1) -> None:
         self._consumer = consumer
-        self._error: Exception | None = error
+        self._errors = [error] * times
         self.repeats: list[bool] = []
 
     async def settle(
@@ -89,10 +89,15 @@ class LosesAnswers:
         lost = await self._consumer.settle(
             queue, settlements, repeat=repeat, idempotency=idempotency
         )
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
+        if self._errors:
+            raise self._errors.pop()
         return lost
+
+    async def renew(self, deliveries: Sequence[LeasedDelivery]) -> list[LeasedDelivery]:
+        return await self._consumer.renew(deliveries)
+
+    def ready_ms(self, delivery: LeasedDelivery) -> int:
+        return self._consumer.ready_ms(delivery)
 
 
 async def test_the_settler_writes_all_that_has_come_in_one_step(
@@ -140,6 +145,30 @@ async def test_after_an_error_about_outcomes_the_settler_asks_once_more(
     await settler.step()
     assert (settler.backlog, settler.lost_leases, lying.repeats) == (0, 0, [False, True])
     assert await store.count(QUEUE) == Counts()
+
+
+@pytest.mark.settles_fail
+@pytest.mark.parametrize("jobs", [1, 16])
+@pytest.mark.parametrize("counts", [False, True], ids=["", "counted"])
+async def test_what_was_settled_in_spite_of_errors_is_not_lost(
+    store: Store, consumer: SqliteConsumer, jobs: int, counts: bool
+) -> None:
+    await send(store, jobs)
+    held = set(await taken(consumer, jobs))
+    lying = LosesAnswers(consumer, StoreError("it was false"), times=2)
+    counted: list[Tally] = []
+    settler = Settler(
+        lying,  # type: ignore[arg-type]
+        held,
+        counted=(lambda _, tally: counted.append(tally)) if counts else None,
+    )
+    for delivery in list(held):
+        settler.put(delivery, DONE)
+    while settler.backlog:
+        await settler.step()
+    assert (settler.lost_leases, held) == (0, set())
+    assert await store.count(QUEUE) == Counts()
+    assert len(counted) == counts
 
 
 class Parked(msgspec.Struct):

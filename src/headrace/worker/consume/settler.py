@@ -107,16 +107,25 @@ class Settler(Service):
                 raise
             return error
         self._batches.remove(batch)
-        self._held.difference_update([item.delivery for item in batch.settlements])
+        self._written(batch.queue, batch.settlements, tally, lost)
+        return None
+
+    def _written(
+        self,
+        queue: str,
+        settlements: list[Settlement],
+        tally: Tally | None,
+        lost: list[LeasedDelivery],
+    ) -> None:
+        self._held.difference_update([item.delivery for item in settlements])
         if lost:
             self._report(lost)
         if tally is not None:
-            self._count(batch, tally, lost)
+            self._count(queue, settlements, tally, lost)
         if self._failures.noted:
-            self._failures.written(batch.settlements, lost)
+            self._failures.written(settlements, lost)
         if self._settled is not None:
-            self._settled(batch.settlements, lost)
-        return None
+            self._settled(settlements, lost)
 
     async def _write(self, batch: _SettlementBatch, tally: Tally | None) -> list[LeasedDelivery]:
         """Apply a batch. After an error about its content it is tried once more, since such errors
@@ -141,6 +150,12 @@ class Settler(Service):
         """Find the outcome that cannot be written, by halves. A job whose own outcome is refused is
         dead, if that can be written at the same moment; otherwise the store is in trouble, and the
         outcome is kept."""
+        trouble = await self._leave_out_written(batch)
+        if trouble is not None:
+            return trouble
+        if not batch.settlements:
+            self._batches.remove(batch)
+            return None
         if len(batch.settlements) > 1:
             self._batches.remove(batch)
             for part in refusals.parts_of(batch.settlements):
@@ -163,12 +178,33 @@ class Settler(Service):
             self._settled([instead], lost)
         return None
 
-    def _count(self, batch: _SettlementBatch, tally: Tally, lost: Sequence[LeasedDelivery]) -> None:
+    async def _leave_out_written(self, batch: _SettlementBatch) -> StoreError | None:
+        """Take out of a refused batch what is not held any more: a try of it was carried out, and
+        the error was false. Written again as parts of other batches, which the store does not
+        recognise, these would count as lost."""
+        try:
+            gone = set(await self._consumer.renew([item.delivery for item in batch.settlements]))
+        except Exception as error:
+            return error if isinstance(error, StoreError) else StoreError(repr(error))
+        if written := [item for item in batch.settlements if item.delivery in gone]:
+            batch.settlements = [item for item in batch.settlements if item.delivery not in gone]
+            counts = self._counted is not None
+            tally = Tally.of(written, self._consumer.ready_ms) if counts else None
+            self._written(batch.queue, written, tally, [])
+        return None
+
+    def _count(
+        self,
+        queue: str,
+        settlements: list[Settlement],
+        tally: Tally,
+        lost: Sequence[LeasedDelivery],
+    ) -> None:
         if lost:
-            kept = [item for item in batch.settlements if item.delivery not in lost]
+            kept = [item for item in settlements if item.delivery not in lost]
             tally = Tally.of(kept, self._consumer.ready_ms)
         if self._counted is not None:
-            self._counted(batch.queue, tally)
+            self._counted(queue, tally)
 
     def _report(self, lost: list[LeasedDelivery]) -> None:
         self.lost_leases += len(lost)
