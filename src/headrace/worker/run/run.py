@@ -69,7 +69,6 @@ class Run:
     """Of an event that its function settles: where that is decided."""
     thread_function: Interruptible | None = None
     """Of one that runs in a thread with something around it."""
-    looked = False  # for its context, in a thread with something around it
     changed: bytes | None = None
     """The arguments as a middleware changed them, encoded."""
     _context: Context | None = None
@@ -181,10 +180,6 @@ class Run:
         if reporter_of is None:
             return NULL_REPORTER
         return reporter_of(self.delivery.queue, self.delivery.job_id)
-
-    @property
-    def can_see_its_end(self) -> bool:  # by a context that its function has
-        return self.task.injects or self.looked or (self.is_direct and self._context is not None)
 
     def use(self, context: Context) -> None:
         """Give the function this context."""

@@ -228,16 +228,12 @@ class Stopper:
         for one in (run, *run.members):
             one.timed_out = limit
         run.ends_at = time.monotonic() + _CANCEL_GRACE
-        if run.task.declared.run_in != "thread":
-            self._end_running(run)
-        elif run.can_see_its_end:
+        if run.task.declared.run_in == "thread":
             run.context().cancel()
         else:
-            # It does not look whether it should end.
-            self._leave_thread(run)
+            self._end_running(run)
 
     def _leave_thread(self, run: Run) -> None:
-        run.context().cancel()
         log.warning(
             "job %s (%s) timed out, but a thread cannot be stopped: its slot stays taken until "
             "the function returns; it can look at Context.cancelled, or use run_in='process'",

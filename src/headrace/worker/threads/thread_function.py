@@ -10,7 +10,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any
 
-from headrace.client.context import Context, running
+from headrace.client.context import running
 from headrace.core.job.failure import Unfit
 from headrace.core.job.state import Reason
 from headrace.worker.run.fork_guard import end_if_forked
@@ -65,23 +65,11 @@ def _guarded(function: Interruptible, work: Callable[[], Any], since: int) -> An
     return answer
 
 
-class _SeenByItsFunction:
-    """A run as its function finds it in a thread. Others around it may ask for the context too, but
-    only by asking itself can it see that it should end."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-
-    def context(self) -> Context:
-        self._run.looked = True
-        return self._run.context()
-
-
 async def call_at(place: ThreadPlace, forks: int, run: Run) -> Any:
     """The result of the function, in a thread that is reserved for the run."""
     args, kwargs = run.task.with_context(run.context(), run.args, run.kwargs)
     variables = copy_context()
-    variables.run(running.set, _SeenByItsFunction(run))
+    variables.run(running.set, run)
     work = partial(variables.run, run.task.function, *args, **kwargs)
     function = Interruptible()
     run.thread_function = function
