@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync, sync_to_async
 from django.core import checks
-from django.db import transaction
+from django.db import connections, transaction
 from django.test.utils import override_settings
 
 import headrace.integrations.django as integration
@@ -20,6 +23,8 @@ from headrace.integrations.django.framework import (
     base,
     task_backends,
 )
+from headrace.testing.drain.calling_thread import CallingThread, ThreadForSyncCode
+from headrace.testing.kit import TestKit
 from tests.integrations.conftest import FOLDER, hearing, work
 
 
@@ -161,3 +166,48 @@ def test_all_threads_share_one_app() -> None:
 
     asyncio.run(look())
     assert found == [integration.app]
+
+
+def drained_at_once(kit: TestKit) -> None:
+    kit.drain_sync()
+
+
+def drained_in_an_async_test(kit: TestKit) -> None:
+    """As pytest runs one."""
+    asyncio.run(drained_through_asgiref(kit))
+
+
+def drained_in_an_async_test_of_django(kit: TestKit) -> None:
+    """As Django runs one."""
+    async_to_sync(drained_through_asgiref)(kit)
+
+
+async def drained_through_asgiref(kit: TestKit) -> None:
+    await sync_to_async(kit.drain_sync)()
+
+
+@pytest.mark.parametrize(
+    "drained", [drained_at_once, drained_in_an_async_test, drained_in_an_async_test_of_django]
+)
+def test_a_drain_runs_async_tasks_with_sync_code_in_the_thread_of_its_caller(
+    app: Headrace, orchard: Any, drained: Callable[[TestKit], None]
+) -> None:
+    orchard.seen.clear()
+    with app.testing() as kit:
+        sent = [orchard.connect.enqueue(), orchard.greet.enqueue("Ann"), orchard.add.enqueue(1, 2)]
+        drained(kit)
+        for each in sent:
+            each.refresh()
+        assert [each.return_value for each in sent] == [True, "hello Ann", 3]
+    (connection,) = orchard.seen
+    if drained is not drained_in_an_async_test:
+        # That of this thread, so that a transaction of the test is seen.
+        assert connection is connections["default"]
+
+
+def test_sync_code_that_comes_after_a_drain_still_runs() -> None:
+    thread = CallingThread()
+    done: Future[None] = Future()
+    done.set_result(None)
+    thread.serve(done)
+    assert ThreadForSyncCode(thread).submit(lambda: 7).result(60) == 7
