@@ -31,6 +31,7 @@ HeadraceError
     ├── JobCancelled
     ├── ResultTimeout       not finished within the time that the caller wanted to wait
     ├── ResultExpired       finished, but its result is no longer kept (or never was)
+    ├── ResultLost          finished, but what it returned cannot travel
     └── ResultUnreadable    finished, but what it returned is not what its task says
 
 `RetryLater`, `Reject`, `Defer` and `BatchError` are not errors but task control: they stand outside
@@ -504,6 +505,24 @@ class ResultExpired(JobError):
             "or the job was removed",
             job_id,
         )
+
+
+class ResultLost(JobError):
+    """The job ended well, but what its function returned cannot travel, so that nothing is left of
+    it but `shown`. See the task's `strict_result`.
+
+    Attributes:
+        job_id: The id of the job.
+        problem: Why it cannot travel.
+        shown: The `repr` of what was returned, up to 1,000 characters.
+    """
+
+    def __init__(self, job_id: str, problem: str, shown: str) -> None:
+        super().__init__(
+            f"job {job_id} is done, but its result is lost: {problem}. It was: {shown}", job_id
+        )
+        self.problem = problem
+        self.shown = shown
 
 
 class ResultUnreadable(JobError):

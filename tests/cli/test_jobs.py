@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from headrace import Headrace, Retry
+from headrace import Headrace, ResultLost, Retry
 from headrace.cli import main
 from headrace.core.job.ids import to_id
 from headrace.core.job.progress import Progress, encode_progress
@@ -466,3 +466,23 @@ def test_the_beginning_of_an_id_is_enough_if_it_fits_one_job(jobs: Depot) -> Non
         2, "headrace: 2 ids begin with 01a1e52e: give more of it\n",
     )  # fmt: skip
     assert jobs.run("show", "01a1e52").exit_code == 1
+
+
+def test_show_has_what_is_left_of_a_result_that_cannot_travel(jobs: Depot) -> None:
+    async def train() -> str:
+        async with Headrace(jobs.url) as app:
+
+            @app.task(queue="models")
+            async def trained() -> object:
+                return {"model": object}
+
+            async with app.worker():
+                job = await trained.enqueue()
+                with pytest.raises(ResultLost):
+                    await job.result(LONG)
+            return job.id
+
+    id = asyncio.run(train())
+    assert "(lost) {'model': <class 'object'>}" in jobs.run("show", id).stdout
+    shown = json.loads(jobs.run("show", id, "--json").stdout)
+    assert (shown["lost_result"], shown["result_kept"]) == ("{'model': <class 'object'>}", False)

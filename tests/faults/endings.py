@@ -51,5 +51,4 @@ ENDINGS = {
     "group": Ending(_raise(_TWO), "BaseExceptionGroup"),
     "no words": Ending(_raise(Unspeakable()), "Unspeakable"),
     "recursion": Ending(_deeper, "RecursionError"),
-    "result": Ending(object, "", "bad_result"),
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace import JobFailed, ResultTimeout
+from headrace import JobFailed, ResultLost, ResultTimeout
 from tests.faults.crew import LONG, Crew
 from tests.faults.oddities import EFFECTS, ODD, RAISED, RETURNED
 
@@ -28,9 +28,7 @@ async def test_odd_handlers_end_with_a_reason_and_the_worker_goes_on(
         assert {name: reasons.get(name) for name in RAISED} == dict.fromkeys(
             RAISED, "retries_exhausted"
         )
-        assert {name: reasons.get(name) for name in RETURNED} == dict.fromkeys(
-            RETURNED, "bad_result"
-        )
+        assert {name: type(ends[name]) for name in RETURNED} == dict.fromkeys(RETURNED, ResultLost)
         assert {reasons[name] for name in EFFECTS if name in reasons} <= {"retries_exhausted"}
         assert {len(begun) for begun in crew.runs().values()} == {1}
         after = await tasks["work"].enqueue(0.0)

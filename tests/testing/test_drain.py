@@ -156,7 +156,7 @@ async def test_a_job_that_succeeds_after_all_raises_nothing(app: Headrace) -> No
 
 
 async def test_what_cannot_travel_fails_in_the_test(app: Headrace) -> None:
-    @app.task(retry=Retry(1))
+    @app.task(retry=Retry(1), strict_result=True)
     async def bad_result() -> Any:
         return object()
 

@@ -22,7 +22,7 @@ from headrace import (
     RetryLater,
     current,
 )
-from headrace.errors import ArgumentError, ResultUnreadable
+from headrace.errors import ArgumentError, ResultLost, ResultUnreadable
 from headrace.middleware import JobRun, Middleware
 from headrace.testing import perform, perform_batch, perform_sync
 
@@ -100,13 +100,19 @@ class TestHowARunEnds:
         async def gives(anything: object) -> object:
             return object()
 
+        @app.task(strict_result=True)
+        async def strict() -> object:
+            return object()
+
         @app.task
         async def lies() -> int:
             return "text"  # type: ignore[return-value]
 
         with pytest.raises(ArgumentError, match="'anything' cannot travel"):
             await perform(gives, object())
-        assert (await perform(gives, 1)).reason == "bad_result"
+        with pytest.raises(ResultLost, match="object"):
+            await perform(gives, 1)
+        assert (await perform(strict)).reason == "bad_result"
         with pytest.raises(ResultUnreadable):
             await perform(lies)
 

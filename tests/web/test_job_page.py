@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace import Context, Headrace, Reject, Retry, chain, group
+from headrace import Context, Headrace, Reject, ResultLost, Retry, chain, group
 from tests.admin.burying import bury, envelope, one_attempt
 from tests.web.acting import post
 from tests.web.browsing import Person, flash
@@ -262,3 +262,18 @@ async def test_an_event_is_found_before_it_is_due_and_after_all_are_done_with_it
         assert flash(page) == "1 job cancelled."
         over = await orders.publish(Order("o-2"))
         assert "which has no groups (yet)" in await person.page("/find", id=over)
+
+
+async def test_a_result_that_cannot_travel_is_shown_as_what_it_was(app: Headrace) -> None:
+    @app.task(queue="slow")
+    def train() -> object:
+        return {SCRIPT: object}
+
+    job = await train.enqueue()
+    async with app.worker(), Person(app) as person:
+        with pytest.raises(ResultLost):
+            await job.result(20)
+        page = await until(person, "Lost, as it cannot travel.", id=job.id, queue="slow")
+    assert_harmless(page)
+    assert "&lt;class &#39;object&#39;&gt;" in page
+    assert "Not kept." not in page

@@ -81,7 +81,10 @@ PAGES = {
         _of("headrace", "HeadraceError ConfigError SendError ArgumentError PayloadTooLarge")
         + _of("headrace", "EventError EnqueueUnknown QueueFull KeyFull TopicFull OffloadError")
         + _of("headrace", "JobError JobFailed JobCancelled ResultTimeout ResultExpired")
-        + _of("headrace", "ResultUnreadable JobNotFound QueueNotFound TopicNotFound GroupNotFound")
+        + _of(
+            "headrace",
+            "ResultLost ResultUnreadable JobNotFound QueueNotFound TopicNotFound GroupNotFound",
+        )
         + _of("headrace", "EventNotFound ScheduleNotFound WorkerNotFound StoreError")
         + _of("headrace", "StoreUnavailable StoreFull StoreMismatch LeaseLost DeliveryUsed")
         + _of("headrace", "TaskCancelled ProcessDied BatchError AuditError"),

@@ -30,6 +30,7 @@ from headrace.core.wrong_use import foreign_names
 from headrace.errors import (
     JobNotFound,
     ResultExpired,
+    ResultLost,
     ResultTimeout,
     ResultUnreadable,
 )
@@ -84,8 +85,9 @@ class Job(Generic[R]):
     @explained_in_sync_code("job.result_sync()")
     async def result(self, timeout: Duration | None = None) -> R:
         """What the task returned, once it has. Raises `JobFailed`, `JobCancelled`, `ResultTimeout`
-        after `timeout` seconds, `ResultExpired` if the result is not kept (any more), or
-        `JobNotFound` if the job was removed with its queue.
+        after `timeout` seconds, `ResultExpired` if the result is not kept (any more), `ResultLost`
+        if what the task returned cannot travel, or `JobNotFound` if the job was removed with its
+        queue.
 
         Args:
             timeout: Seconds, or a timedelta, to wait; for ever unless said.
@@ -149,6 +151,8 @@ class Job(Generic[R]):
             return info
         try:
             result = self._unpacked(snapshot)
+        except ResultLost as lost:
+            return msgspec.structs.replace(info, lost_result=lost.shown)
         except ResultUnreadable:
             return info
         return msgspec.structs.replace(info, result=result, result_kept=True)

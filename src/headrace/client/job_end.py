@@ -20,6 +20,7 @@ from headrace.errors import (
     JobCancelled,
     JobFailed,
     ResultExpired,
+    ResultLost,
     ResultUnreadable,
 )
 from headrace.store.contract import JobSnapshot, Store
@@ -40,12 +41,14 @@ class ResultForms(Protocol):
 
 def unpacked_result(app: ResultForms, id: str, snapshot: JobSnapshot, returns: Any) -> Any:
     """The result of a job that is done, as the type that its task returns; `JobCancelled`,
-    `ResultExpired` or `ResultUnreadable` if there is none."""
+    `ResultExpired`, `ResultLost` or `ResultUnreadable` if there is none."""
     verdict = decode_verdict(snapshot.verdict) if snapshot.verdict else None
     if snapshot.state is State.CANCELLED:
         raise JobCancelled(id)
     if verdict is None:
         raise ResultExpired(id)
+    if verdict.lost:
+        raise ResultLost(id, verdict.error_text, verdict.lost)
     if verdict.content or verdict.packing is not None:
         return _of_form(app, id, verdict, returns)
     try:

@@ -72,6 +72,8 @@ class JobInfo(msgspec.Struct, frozen=True):
     newer_format: bool = False
     """Whether a newer version of Headrace sent it, in a format that this one cannot read: a worker
     of that version runs it."""
+    lost_result: str | None = None
+    """The `repr` of what it returned, up to 1,000 characters, if that cannot travel."""
 
 
 def job_info(job_id: str, queue: str, snapshot: JobSnapshot) -> JobInfo:

@@ -38,6 +38,8 @@ DEFAULT_QUEUE = "default"
 # The text of errors is stored for weeks: longer ones are cut.
 MAX_ERROR_TEXT = 2_000
 MAX_TRACEBACK = 20_000
+# Characters that are kept of a result that cannot travel.
+MAX_LOST_RESULT = 1_000
 
 MAX_NAME = 200
 

@@ -1,12 +1,14 @@
 """Python values as MessagePack or JSON and back, by type annotation.
 
 msgspec carries dataclasses, structs, datetimes, UUIDs, Decimals, enums, sets and bytes by itself.
-The hooks add pydantic models (recognised by their methods, so that pydantic is not imported) and
-paths.
+The hooks add pydantic models (recognised by their methods, so that pydantic is not imported),
+paths, and numbers of other libraries, which travel as plain ones.
 """
 
 from __future__ import annotations
 
+import datetime
+import numbers
 import struct
 from collections.abc import Callable, Iterator
 from functools import lru_cache
@@ -21,11 +23,23 @@ ENCODE_ERRORS = (TypeError, ValueError, OverflowError, RecursionError)
 DECODE_ERRORS = (msgspec.MsgspecError, TypeError, ValueError, RecursionError)
 
 
-# Classes that others derive from (Django's SafeString, NumPy's float64) travel as their base.
+def _plain_datetime(value: datetime.datetime) -> datetime.datetime:
+    clock = (value.hour, value.minute, value.second, value.microsecond, value.tzinfo)
+    return datetime.datetime(value.year, value.month, value.day, *clock, fold=value.fold)
+
+
+# Classes that others derive from travel as their base: Django's SafeString, NumPy's float64, the
+# Timestamp of pandas. A datetime is a date too.
 _SUBCLASSED: dict[type, Callable[[Any], Any]] = {
     str: str.__str__,
     int: int.__int__,
     float: float.__float__,
+    bytes: bytes.__bytes__,
+    datetime.datetime: _plain_datetime,
+    datetime.date: lambda value: datetime.date(value.year, value.month, value.day),
+    datetime.timedelta: lambda value: datetime.timedelta(
+        value.days, value.seconds, value.microseconds
+    ),
 }
 
 
@@ -37,7 +51,45 @@ def _to_plain(value: Any) -> Any:
     for base, plain in _SUBCLASSED.items():
         if isinstance(value, base):
             return plain(value)
-    raise TypeError(f"{type(value).__name__} is not a type that Headrace can send")
+    if is_scalar(value):
+        return _of_scalar(value)
+    raise TypeError(f"{name_of(type(value))} is not a type that Headrace can send")
+
+
+def name_of(kind: type) -> str:
+    """A class by its full name: `numpy.bool` is not `bool`."""
+    name = kind.__qualname__
+    return name if kind.__module__ == "builtins" else f"{kind.__module__}.{name}"
+
+
+def is_scalar(value: Any) -> bool:
+    """Whether it is one number, text or time of another library, which travels as a plain one:
+    whatever is registered as a number, and arrays of NumPy, tensors of torch and their kind that
+    have no dimension."""
+    if isinstance(value, (numbers.Integral, numbers.Real)):
+        return True
+    # Of the class, which has no `__getattr__` that answers to everything.
+    kind = type(value)
+    return hasattr(kind, "ndim") and hasattr(kind, "item") and bool(value.ndim == 0)
+
+
+# Of NumPy's times by the `kind` of their `dtype`. Python has none of nanoseconds, of which it would
+# make plain numbers.
+_TIMES = {"M": "datetime64[us]", "m": "timedelta64[us]"}
+
+
+def _of_scalar(value: Any) -> Any:
+    time = _TIMES.get(getattr(getattr(value, "dtype", None), "kind", ""))
+    if time is None and isinstance(value, numbers.Integral):
+        return int(value)
+    if time is None and isinstance(value, numbers.Real):
+        return float(value)
+    plain = value.item()
+    if time is not None and type(plain) is int:
+        plain = value.astype(time).item()
+    if type(plain) is type(value):
+        raise TypeError(f"{name_of(type(value))} is not a type that Headrace can send")
+    return plain
 
 
 def _is_path(kind: type) -> bool:
@@ -46,10 +98,19 @@ def _is_path(kind: type) -> bool:
     return issubclass(kind, PurePath)
 
 
+def _is_number(kind: type) -> bool:
+    """Whether plain numbers are turned into it. A fraction was made inexact on its way."""
+    if issubclass(kind, numbers.Integral):
+        return True
+    return issubclass(kind, numbers.Real) and not issubclass(kind, numbers.Rational)
+
+
 def _from_plain(kind: type, plain: Any) -> Any:
     if hasattr(kind, "model_validate"):
         return kind.model_validate(plain, by_name=True)
     if _is_path(kind):
+        return kind(plain)
+    if _is_number(kind) and type(plain) in (int, float):
         return kind(plain)
     raise TypeError(f"{kind!r} is not a type that Headrace can receive")
 
@@ -107,7 +168,7 @@ def decoder(kind: Any) -> Callable[[bytes], Any]:
 def _check_customs(info: Any, seen: set[int]) -> None:
     """Refuse classes that neither msgspec nor the hooks know, wherever in a type they stand."""
     if isinstance(info, msgspec.inspect.CustomType):
-        known = hasattr(info.cls, "model_validate") or _is_path(info.cls)
+        known = hasattr(info.cls, "model_validate") or _is_path(info.cls) or _is_number(info.cls)
         if not known:
             raise TypeError(f"{info.cls!r} is not a type that Headrace can receive")
     elif isinstance(info, msgspec.inspect.Type) and id(info) not in seen:

@@ -113,6 +113,7 @@ async def of_job(admin: Admin, queue: str, id: str) -> Text:
         ("progress", "" if progress is None else f"{progress.fraction:.0%} {progress.text}"),
         ("arguments", repr(job.arguments) if job.arguments else ""),
         ("result", repr(job.result) if job.result_kept else ""),
+        ("lost result", str(job.lost_result or "")),
         ("flow", job.flow or ""),
     ]
     text = _with_attempts(_text(facts), job)

@@ -11,7 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from headrace import Context, Defer, Headrace, JobFailed, Reject, Retry, RetryLater, TaskCancelled
+from headrace import (
+    Context,
+    Defer,
+    Headrace,
+    JobFailed,
+    Reject,
+    ResultLost,
+    Retry,
+    RetryLater,
+    TaskCancelled,
+)
 from tests.worker.states import until
 
 # At the top level, as tasks that another process must import have to be.
@@ -83,6 +93,11 @@ def controlled(ctx: Context, how: str) -> int:
 
 @app.task(run_in="process", retry=ONCE)
 def unsendable() -> object:
+    return lambda: None
+
+
+@app.task(run_in="process", retry=ONCE, strict_result=True)
+def strict() -> object:
     return lambda: None
 
 
@@ -193,5 +208,10 @@ async def test_task_control_works_across_processes() -> None:
 
 
 @pytest.mark.usefixtures("worker_name")
-async def test_a_result_that_cannot_travel_is_refused_there() -> None:
-    assert (await failure_of((await unsendable.enqueue()).id)).reason == "bad_result"
+async def test_a_result_that_cannot_travel_is_lost_and_not_its_work() -> None:
+    job = await unsendable.enqueue()
+    with pytest.raises(ResultLost, match="returned a function") as lost:
+        await job.result(60)
+    assert lost.value.shown.startswith("<function unsendable")
+    assert (await job.info()).lost_result == lost.value.shown
+    assert (await failure_of((await strict.enqueue()).id)).reason == "bad_result"

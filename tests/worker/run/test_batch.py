@@ -128,7 +128,7 @@ async def test_one_bad_argument_does_not_hold_up_the_batch(app: Headrace) -> Non
 
 
 async def test_a_result_that_cannot_travel_fails_its_job_alone(app: Headrace) -> None:
-    @app.task(batch=2, max_wait=60)
+    @app.task(batch=2, max_wait=60, strict_result=True)
     async def odd(numbers: list[int]) -> list[Any]:
         return [1, object()]
 

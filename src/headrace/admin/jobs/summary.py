@@ -193,6 +193,8 @@ class JobDetail(JobSummary):
     """What its envelope says, if it is an event in a group."""
     cause: JobCause | None
     """The job that failed first, if this one is dead because it waited for it."""
+    lost_result: str | None
+    """The `repr` of what it returned, if that cannot travel."""
 
     @property
     def death_count(self) -> int:
@@ -212,6 +214,7 @@ class JobDetail(JobSummary):
         envelope, constraints = opened(snapshot.envelope), decode_constraints(snapshot.constraints)
         overrides = None if envelope is None else envelope.overrides
         masks = redaction.masks(envelope, constraints, _result(snapshot))
+        lost = _lost(snapshot)
         return cls(
             **_fields_of(summary),
             arguments=redaction.arguments(envelope),
@@ -234,6 +237,7 @@ class JobDetail(JobSummary):
             once=tuple(map(masks.text, sorted(once))),
             event=event_in(ids.to_id(summary.id), envelope, redaction),
             cause=JobCause.of(snapshot),
+            lost_result=redaction.value(summary.task, masks.text(lost)) if lost else None,
         )
 
 
@@ -270,9 +274,17 @@ def _flow(envelope: Envelope | None) -> str | None:
 
 def _has_result(snapshot: JobSnapshot) -> bool:
     try:
-        return bool(snapshot.verdict) and decode_verdict(snapshot.verdict).state is State.DONE
+        verdict = decode_verdict(snapshot.verdict) if snapshot.verdict else None
     except Malformed:
         return False
+    return verdict is not None and verdict.state is State.DONE and not verdict.lost
+
+
+def _lost(snapshot: JobSnapshot) -> str:
+    try:
+        return decode_verdict(snapshot.verdict).lost if snapshot.verdict else ""
+    except Malformed:
+        return ""
 
 
 def _result(snapshot: JobSnapshot) -> Any:

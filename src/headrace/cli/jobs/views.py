@@ -129,6 +129,8 @@ def event_facts(event: EventInfo) -> list[tuple[str, str | None]]:
 
 
 def _result(job: JobDetail) -> str | None:
+    if job.lost_result is not None:
+        return f"(lost) {shortened(str(job.lost_result))}"
     if job.state is State.DONE and not job.result_kept:
         return "(not kept)"
     return shortened(repr(job.result)) if job.result_kept else None

@@ -90,6 +90,9 @@ class TaskDeclarations(ABC):
                 default of plain ones, or "process", which can be killed.
             result_ttl: How long the result is kept: seconds or a timedelta; 600 unless said. 0
                 keeps none, which is the fastest.
+            strict_result: Whether a job is dead if what its function returned cannot travel. Unless
+                said, it is done, with a warning in the log, and `job.result()` raises `ResultLost`,
+                which shows what it was.
             keep_done: What is kept of jobs that have ended: a number of jobs, a timedelta, a pair
                 of both, or 0 for nothing. The app's unless said.
             unique: True for one job at a time per arguments, or a function that makes the name to
@@ -146,6 +149,9 @@ class TaskDeclarations(ABC):
                 for no limit.
             result_ttl: How long the result is kept: seconds or a timedelta; 600 unless said. 0
                 keeps none, which is the fastest.
+            strict_result: Whether a job is dead if what its function returned cannot travel. Unless
+                said, it is done, with a warning in the log, and `job.result()` raises `ResultLost`,
+                which shows what it was.
             keep_done: What is kept of jobs that have ended: a number of jobs, a timedelta, a pair
                 of both, or 0 for nothing. The app's unless said.
             unknown_arguments: What happens to a job with an argument that the function does not
@@ -202,6 +208,9 @@ class TaskDeclarations(ABC):
                 default of plain ones, or "process", which can be killed.
             result_ttl: How long the result is kept: seconds or a timedelta; 600 unless said. 0
                 keeps none, which is the fastest.
+            strict_result: Whether a job is dead if what its function returned cannot travel. Unless
+                said, it is done, with a warning in the log, and `job.result()` raises `ResultLost`,
+                which shows what it was.
             keep_done: What is kept of jobs that have ended: a number of jobs, a timedelta, a pair
                 of both, or 0 for nothing. The app's unless said.
             unique: True for one job at a time per arguments, or a function that makes the name to
@@ -284,6 +293,9 @@ class TaskDeclarations(ABC):
                 default of plain ones, or "process", which can be killed.
             result_ttl: How long the result is kept: seconds or a timedelta; 600 unless said. 0
                 keeps none, which is the fastest.
+            strict_result: Whether a job is dead if what its function returned cannot travel. Unless
+                said, it is done, with a warning in the log, and `job.result()` raises `ResultLost`,
+                which shows what it was.
             keep_done: What is kept of jobs that have ended: a number of jobs, a timedelta, a pair
                 of both, or 0 for nothing. The app's unless said.
             unique: True for one job at a time per arguments, or a function that makes the name to

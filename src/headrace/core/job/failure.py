@@ -130,8 +130,8 @@ def describe(error: BaseException) -> tuple[str, str, str]:
         kind, trace = "", ""
     else:
         kind, trace = full_name(type(error)), _trace(error)
-    text = _cut(_text(error), MAX_ERROR_TEXT)
-    return _storable(kind), _storable(text), _storable(_cut_middle(trace, MAX_TRACEBACK))
+    text = cut(_text(error), MAX_ERROR_TEXT)
+    return storable(kind), storable(text), storable(_cut_middle(trace, MAX_TRACEBACK))
 
 
 def _text(error: BaseException) -> str:
@@ -152,7 +152,7 @@ def _trace(error: BaseException) -> str:
         return f"<its traceback cannot be had: {type(broken).__name__}>"
 
 
-def _storable(text: str) -> str:
+def storable(text: str) -> str:
     """Without lone surrogates, which cannot be encoded: a job must not be lost over them."""
     return text.encode("utf-8", "replace").decode()
 
@@ -206,7 +206,8 @@ def _ms(seconds: float) -> int:
     return math.ceil(min(seconds * 1000, MAX_MS))
 
 
-def _cut(text: str, most: int) -> str:
+def cut(text: str, most: int) -> str:
+    """The text, or as much of its beginning as fits."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from headrace.core.job.envelope import UNREADABLE, Malformed, Packing
-from headrace.core.job.state import State
+from headrace.core.job.state import Reason, State
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -22,6 +22,9 @@ class Verdict(msgspec.Struct, array_like=True, frozen=True):
     content: str = ""
     """The content type of the value; empty for MessagePack."""
     packing: Packing | None = None
+    lost: str = ""
+    """Of a job that is done, but whose result cannot travel: the `repr` of that. `error_text` says
+    why."""
 
 
 CANCELLED_VERDICT = b"\x91" + _encode(State.CANCELLED)
@@ -30,14 +33,20 @@ _DONE_PREFIX = b"\x92" + _encode(State.DONE)
 
 
 def encode_verdict(verdict: Verdict) -> bytes:
-    return _encode(verdict)
+    # Few have the last field.
+    return _encode(verdict if verdict.lost else msgspec.structs.astuple(verdict)[:-1])
 
 
 def done_verdict(value: bytes, content: str = "", packing: Packing | None = None) -> bytes:
     """`encode_verdict(Verdict(State.DONE, value))`, without the fields that are empty."""
     if content or packing is not None:
-        return _encode(Verdict(State.DONE, value, content=content, packing=packing))
+        return encode_verdict(Verdict(State.DONE, value, content=content, packing=packing))
     return _DONE_PREFIX + _encode(value)
+
+
+def lost_verdict(problem: str, shown: str) -> bytes:
+    """The verdict on a job that is done, whose result cannot travel."""
+    return _encode(Verdict(State.DONE, reason=Reason.BAD_RESULT, error_text=problem, lost=shown))
 
 
 def decode_verdict(data: bytes) -> Verdict:

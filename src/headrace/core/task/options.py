@@ -13,6 +13,7 @@ from headrace.core.bounds import (
     RESULT_TTL,
     TIMEOUT,
     check_count,
+    check_flag,
     check_name,
     check_seconds,
 )
@@ -70,6 +71,9 @@ class TaskKwargs(JobOptions, total=False):
     result_ttl: Duration
     """How long the result is kept: seconds or a timedelta; 600 unless said. 0 keeps none, which is
     the fastest."""
+    strict_result: bool
+    """Whether a job is dead if what its function returned cannot travel. Unless said, it is done,
+    with a warning in the log, and `job.result()` raises `ResultLost`, which shows what it was."""
     keep_done: Keep | None
     """What is kept of jobs that have ended: a number of jobs, a timedelta, a pair of both, or 0 for
     nothing. The app's unless said."""
@@ -119,6 +123,7 @@ class DefaultKwargs(TypedDict, total=False):
     on_timeout: OnTimeout
     max_defers: int | None
     result_ttl: Duration
+    strict_result: bool
     keep_done: Keep
     unknown_arguments: UnknownArguments
 
@@ -165,6 +170,8 @@ class TaskOptions(msgspec.Struct, frozen=True):
     max_defers: int | None = MAX_DEFERS
     """How often its jobs may be put off; None for as often as they like."""
     result_ttl: float = RESULT_TTL
+    strict_result: bool = False
+    """Whether its jobs are dead if their results cannot travel."""
     keep_done: Keep | None = None
     """What is kept of its ended jobs; None for what the app keeps."""
     priority: int = 0
@@ -254,6 +261,7 @@ class TaskOptions(msgspec.Struct, frozen=True):
             check_count(f"{where}max_defers", self.max_defers, least=0)
         kept = check_seconds(f"{where}result_ttl", self.result_ttl)
         msgspec.structs.force_setattr(self, "result_ttl", kept)
+        check_flag(f"{where}strict_result", self.strict_result)
         if self.keep_done is not None:
             HistoryBounds.of(f"{where}keep_done", self.keep_done)
         check_priority(f"{where}priority", self.priority)

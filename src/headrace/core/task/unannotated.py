@@ -43,7 +43,7 @@ class Unannotated:
     def check(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         for name, at in tuple(self._names.items()):
             value = args[at] if at < len(args) else kwargs.get(name)
-            if type(value) not in _PLAIN:
+            if type(value) not in _PLAIN and not codec.is_scalar(value):
                 del self._names[name]
                 self._warn(name, value)
 

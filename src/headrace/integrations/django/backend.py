@@ -125,7 +125,12 @@ class HeadraceBackend(BaseTaskBackend):
         path = task.module_path
         _DECLARED.setdefault((self.alias, path), task)
         if path not in self.app.tasks:
-            options = {"queue": task.queue_name, **self.options.get("task", {})}
+            # What it returned is all that Django knows of a task that has ended.
+            options = {
+                "queue": task.queue_name,
+                "strict_result": True,
+                **self.options.get("task", {}),
+            }
             self.app.task(name=path, **options)(Function(type(self), self.app, task).as_task())
         return self.app.tasks[path]
 

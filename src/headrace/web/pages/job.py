@@ -53,6 +53,7 @@ async def job(visit: Visit) -> HtmlPage:
         "why": with_links(clip(sentence, 2_000), partial(_address, visit, place, detail, flow)),
         "arguments": format_value(arguments_of(visit, detail)),
         "result": format_value(detail.result),
+        "lost_result": None if detail.lost_result is None else format_value(detail.lost_result),
         "received": format_value(received_of(detail)),
         "nothing_received": _nothing_received(detail),
         "log": shown,

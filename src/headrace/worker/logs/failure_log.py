@@ -121,6 +121,11 @@ class FailureLog:
         kind = ("put off", run.delivery.queue, _task_of(run), why)
         self._log(kind, partial(_put_off, run, why, problem))
 
+    def result_lost(self, run: LoggedRun, problem: str) -> None:
+        """This job is done, and its result cannot be kept."""
+        kind = ("result lost", run.delivery.queue, _task_of(run))
+        self._log(kind, partial(_without_result, run, problem))
+
     def close(self) -> None:
         """Log what was only counted so far."""
         self._floods.close()
@@ -170,6 +175,12 @@ def _lost(failed: _Failed, what: str, many: tuple[str, str]) -> _Line:
 def _put_off(run: LoggedRun, why: str, problem: str) -> _Line:
     what = f"{_name(run)} is put off{why}"
     many = (_kind(run), "are put off")
+    return _Line(logging.WARNING, run.delivery.id_text, what, many, problem, "", run.fields)
+
+
+def _without_result(run: LoggedRun, problem: str) -> _Line:
+    what = f"{_name(run)} is done, but its result is lost"
+    many = (_kind(run), "are done without their results")
     return _Line(logging.WARNING, run.delivery.id_text, what, many, problem, "", run.fields)
 
 

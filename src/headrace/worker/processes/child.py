@@ -30,7 +30,7 @@ from headrace.worker.processes.process_reporter import ProcessReporter
 from headrace.worker.processes.process_states import ProcessStates
 from headrace.worker.processes.signals import dump_stacks_on_request, handle
 from headrace.worker.processes.start_tokens import EntryMark, TakenTokens
-from headrace.worker.run.results import encoded_result
+from headrace.worker.run.results import ResultUnfit, encoded_result
 from headrace.worker.threads.thread_function import finished
 
 
@@ -181,7 +181,8 @@ class ChildRun:
             value = finished(cancellation.guarded(partial(task.function, *args, **kwargs)))
         if not request.keep_result:
             return b""
-        return encoded_result(task, value, as_plain=request.is_passed_on)
+        most, as_plain = task.app.max_payload, request.is_passed_on
+        return encoded_result(task, value, most, as_plain=as_plain)
 
     def _start_clock(self) -> None:
         now, start_by = time.monotonic(), self._request.start_by
@@ -208,6 +209,8 @@ class ChildRun:
 
 def _reply(error: BaseException) -> RunReply:
     match error:
+        case ResultUnfit():
+            return RunReply(reason=error.reason, error_text=str(error), shown=error.shown)
         case Unfit():
             return RunReply(reason=error.reason, error_text=str(error))
         case Defer():

@@ -13,7 +13,7 @@ from headrace.core.job.failure import Unfit
 from headrace.core.job.retry import RemoteError
 from headrace.core.job.state import Reason
 from headrace.errors import Defer, Reject, RetryLater, TaskCancelled
-from headrace.worker.run.results import is_passed_on
+from headrace.worker.run.results import ResultUnfit, is_passed_on
 from headrace.worker.run.run import Run
 
 HEADER = 8
@@ -92,6 +92,8 @@ class RunReply(msgspec.Struct, array_like=True, tag="reply"):
     control: Control = ""
     """Set if it decided itself what becomes of its job."""
     delay: float | None = None
+    shown: str | None = None
+    """Set if the function has returned, and its result cannot travel: what that was."""
 
 
 class ReportMessage(msgspec.Struct, array_like=True, tag="report"):
@@ -166,6 +168,8 @@ def error_of(reply: RunReply) -> BaseException:
         case "retry":
             return RetryLater(reply.delay, reply.error_text)
         case "":
+            if reply.shown is not None:
+                return ResultUnfit(reply.error_text, reply.shown)
             if reply.reason:
                 return Unfit(Reason(reply.reason), reply.error_text)
             return RemoteError(reply.error_names, reply.error_text, reply.traceback)

@@ -33,10 +33,10 @@ from headrace.core.job.outcome import (
 from headrace.core.job.retry import MAX_DEFERS, OnTimeout, Retry, names_of, timeout_means
 from headrace.core.job.state import Reason
 from headrace.core.job.unknown import NotKnownHere, back_for_others
-from headrace.core.job.verdict import CANCELLED_VERDICT, done_verdict
+from headrace.core.job.verdict import CANCELLED_VERDICT, done_verdict, lost_verdict
 from headrace.errors import AuditError, Defer, LeaseLost, TaskControl
 from headrace.worker.observer import Observe
-from headrace.worker.run.results import result_of, verdict_of
+from headrace.worker.run.results import ResultUnfit, is_needed, result_of, verdict_of
 from headrace.worker.run.run import Run
 from headrace.worker.run.run_settings import RunSettings
 from headrace.worker.threads.thread_function import finished
@@ -80,13 +80,7 @@ class Outcomes:
             return DONE
         if value is None:
             return self._done_with_none.get(ttl) or self._remembered(ttl)
-        data = result_of(run, value)
-        if len(data) > self._max_payload:
-            raise Unfit(
-                Reason.BAD_RESULT,
-                f"the result takes {len(data):,} bytes, the limit is {self._max_payload:,}; "
-                "return a reference to the data instead, or raise max_payload",
-            )
+        data = result_of(run, value, self._max_payload)
         return Done(verdict_of(run, data), int(ttl * 1000))
 
     def _remembered(self, ttl: float) -> Done:
@@ -118,12 +112,22 @@ class Outcomes:
     def of_error(self, run: Run, error: BaseException) -> Outcome:
         """Whatever happens, there is an outcome: an error that cannot be judged is replaced."""
         try:
+            if isinstance(error, ResultUnfit) and not is_needed(run):
+                return self._without_result(run, error)
             return self._decide(run, error)
         except BaseException as trouble:
             named = f"{type(error).__name__}, which could not be judged: {type(trouble).__name__}"
             # Without the exception: showing it may fail as judging it did.
             log.error("job %s raised %s", run.delivery.id_text, named, extra=run.fields)
             return self._decide(run, RuntimeError(f"the task raised {named}"))
+
+    def _without_result(self, run: Run, lost: ResultUnfit) -> Done:
+        """The function has done its work, which may have taken hours: that is not lost for what it
+        returned."""
+        if self._failures is not None:
+            self._failures.result_lost(run, str(lost))
+        ttl_ms = int(run.task.declared.result_ttl * 1000)
+        return Done(lost_verdict(str(lost), lost.shown), ttl_ms)
 
     def note(self, run: Run, error: BaseException) -> None:
         """Log an error that changes nothing: the function had settled its event before."""

@@ -20,7 +20,7 @@ from headrace.middleware.wrapping import Middleware
 from headrace.worker.processes.awaited_run import run_in_process
 from headrace.worker.processes.process_pool import ProcessPool
 from headrace.worker.run.fork_guard import forks, guard_loop
-from headrace.worker.run.results import Encoded
+from headrace.worker.run.results import Encoded, ResultUnfit, is_needed
 from headrace.worker.run.run import Run
 from headrace.worker.threads.thread_function import Ended, FunctionCall, call_at
 from headrace.worker.threads.thread_place import ThreadPlace
@@ -73,7 +73,13 @@ class RunMiddleware:
 
             async def enter() -> Any:
                 run.encode_again()
-                return _decoded(run.task, await run_in_process(pool, run, process))
+                try:
+                    return _decoded(run.task, await run_in_process(pool, run, process))
+                except ResultUnfit as lost:
+                    if is_needed(run):
+                        raise
+                    # The function has returned, which is what middleware is to see.
+                    return lost
 
             run.begin()
             return await running_through(wanting, seen, enter)()
