@@ -11,6 +11,7 @@ from headrace.client.app import ClientApp
 from headrace.client.context import Context, needs_context, running
 from headrace.client.job import Job
 from headrace.client.send.sync_use import explained_in_sync_code
+from headrace.core.codec import SMALL, least_size
 from headrace.core.foreign_words import OF_TASKS
 from headrace.core.job import ids
 from headrace.core.job.envelope import Envelope
@@ -154,6 +155,7 @@ class Task(Generic[P, R_co]):
                 `ArgumentError`.
             **kwargs: The function's arguments, by name.
         """
+        self._check_size(args, kwargs)
         payload, after_first = self.signature.encode_call(args, kwargs)
         if payload is None:
             payload = after_first or b""
@@ -161,12 +163,25 @@ class Task(Generic[P, R_co]):
         return self._make_call(payload, args, kwargs, after_first)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call[Any]:
+        self._check_size(args, kwargs)
         return self._make_call(self.signature.encode(args, kwargs), args, kwargs)
+
+    def _check_size(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Refuse what is far too large before it is encoded."""
+        size = 0
+        for value in (*args, *kwargs.values()) if kwargs else args:
+            if type(value) not in SMALL:
+                size += least_size(value)
+        if size > self.app.max_payload and size > self._most_sent:
+            argument = self.signature.outsized(args, kwargs)
+            if argument is not None:
+                raise PayloadTooLarge(self.name, size, self._most_sent, argument)
 
     def scheduled_call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call[Any]:
         """The call of a schedule that is declared with these arguments."""
         try:
             # Not by `_call`: here the call of a task that is not included yet is checked.
+            self._check_size(args, kwargs)
             payload = self.signature.encode_declared(args, kwargs)
             return self._make_call(payload, tuple(args), dict(kwargs))
         except ArgumentError as error:

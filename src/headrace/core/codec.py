@@ -12,6 +12,7 @@ import numbers
 import struct
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -117,6 +118,43 @@ def _from_plain(kind: type, plain: Any) -> Any:
 
 encode: Callable[[Any], bytes] = msgspec.msgpack.Encoder(enc_hook=_to_plain).encode
 _encode_sorted = msgspec.msgpack.Encoder(enc_hook=_to_plain, order="deterministic").encode
+
+
+# Parts of a value that are looked at for its size. More would cost small values what large ones
+# save.
+_MOST_PARTS = 256
+_TEXTS = (str, bytes, bytearray)
+_WHOLES = (list, tuple, set, frozenset)
+SMALL = frozenset((int, float, bool, type(None)))
+"""Classes of values whose size need not be looked at."""
+
+
+def least_size(value: Any) -> int:
+    """At least so many bytes does the value take, as far as can be said without encoding it: of 2
+    GB, that would take seconds and twice the memory. Zero for most values."""
+    if type(value) in _TEXTS:
+        return len(value)
+    size, waiting, left = 0, [value], _MOST_PARTS
+    while waiting and left:
+        left -= 1
+        part = waiting.pop()
+        kind = type(part)
+        if kind in _TEXTS:
+            size += len(part)
+        elif kind is memoryview:
+            size += part.nbytes
+        elif kind in _WHOLES:
+            size += len(part)
+            waiting += part if len(part) <= left else islice(part, left)
+        elif kind is dict:
+            size += 2 * len(part)
+            waiting += islice(part.values(), left)
+        else:
+            fields = getattr(kind, "__struct_fields__", ()) or getattr(
+                kind, "__dataclass_fields__", ()
+            )
+            waiting += [getattr(part, name, None) for name in fields if name[0] != "_"]
+    return size
 
 
 def encode_alike(value: Any) -> bytes:

@@ -11,6 +11,7 @@ import msgspec
 from headrace.client.context import running
 from headrace.client.topic.publication import PreparedEvent
 from headrace.client.topic.topic_definition import TopicDefinition
+from headrace.core import codec
 from headrace.core.bounds import MAX_LABEL_BYTES, check_label
 from headrace.core.job import ids
 from headrace.core.job.constraints import NO_CONSTRAINTS, Constraints
@@ -55,6 +56,8 @@ class EventEncoder:
         self._only = topic.logs[0] if len(topic.logs) == 1 else None
         self._encode = topic.schema.encode
         self._most = topic.most_sent
+        # One's own codec makes of an event what it likes.
+        self._looks_first = topic.schema.codec.name in ("msgpack", "json", "raw")
         self._packer = topic.packer
         self._make_key = topic.make_key
         self._require_key = topic.require_key
@@ -72,6 +75,9 @@ class EventEncoder:
 
     def parcel(self, event: Any) -> Parcel:
         """The event as a parcel; `EventError` or `PayloadTooLarge` if it cannot travel."""
+        # Near the limit, the error has the exact size.
+        if self._looks_first and (size := codec.least_size(event)) > 2 * self._most:
+            raise PayloadTooLarge(self._task, size, self._most)
         payload = self._encode(event)
         if len(payload) > self._most:
             raise PayloadTooLarge(self._task, len(payload), self._most)

@@ -265,6 +265,21 @@ class Signature:
             # A default that cannot travel never does.
             return False
 
+    def outsized(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+        """The argument that takes the most, by what can be seen without encoding it; None if that
+        says nothing of what is sent."""
+        if not self.form.is_typed:
+            return None
+        for given in (args, (None, *args)):
+            # The second is an open call.
+            try:
+                named = self._named(given, kwargs)
+            except TypeError:
+                continue
+            return max(named, key=lambda each: codec.least_size(each[1]))[0]
+        # They do not fit at all, which is said elsewhere.
+        return None
+
     def largest(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
         """The name of the argument that takes the most bytes."""
         if not self.form.is_typed:

@@ -72,6 +72,9 @@ def verdict_of(run: Run, data: bytes) -> bytes:
 def encoded_result(task: Task[..., Any], value: Any, most: int, *, as_plain: bool) -> bytes:
     """The result of a task as at most so many bytes, by its codec or as MessagePack; `ResultUnfit`
     if it cannot travel."""
+    typed = as_plain or task.signature.form.is_typed
+    if typed and (size := codec.least_size(value)) > most:
+        raise _too_large(size, most, value)
     try:
         data = codec.encode(value) if as_plain else task.signature.form.encode(value)
     except Exception as error:
@@ -79,12 +82,16 @@ def encoded_result(task: Task[..., Any], value: Any, most: int, *, as_plain: boo
         problem = f"task {task.name!r} returned {kind} that cannot travel: {error}"
         raise ResultUnfit(problem, shown(value)) from None
     if len(data) > most:
-        raise ResultUnfit(
-            f"the result takes {len(data):,} bytes, the limit is {most:,}; "
-            "return a reference to the data instead, or raise max_payload",
-            shown(value),
-        )
+        raise _too_large(len(data), most, value)
     return data
+
+
+def _too_large(size: int, most: int, value: Any) -> ResultUnfit:
+    problem = (
+        f"the result takes {size:,} bytes, the limit is {most:,}; "
+        "return a reference to the data instead, or raise max_payload"
+    )
+    return ResultUnfit(problem, shown(value))
 
 
 class _Short(reprlib.Repr):
