@@ -126,7 +126,7 @@ class Headrace(Settings, TaskDeclarations):
 
     Args:
         url: The store: `sqlite:///…`, `memory://`, `redis://…`, `rediss://…`, `redis+sentinel://…`
-            or `redis+cluster://…`. `sqlite:///headrace.db` unless said.
+            or `redis+cluster://…`, or the same with `valkey`. `sqlite:///headrace.db` unless said.
         namespace: Apps in different namespaces of one store see nothing of each other. "headrace"
             unless said.
         lease: Seconds until the jobs of a silent worker are taken over; 30 unless said.

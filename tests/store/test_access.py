@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import closing
@@ -54,8 +55,55 @@ def encrypted(tmp_path: Path, certificate: tuple[Path, Path]) -> Iterator[RedisS
 
 async def test_jobs_run_over_an_encrypted_connection(encrypted: RedisServer) -> None:
     assert await runs_a_job(encrypted.url) == 5
-    with pytest.raises(StoreUnavailable):
-        await Headrace(encrypted.url.partition("?")[0]).session()
+
+
+async def waits_in_vain(url: str, namespace: str = "headrace") -> StoreUnavailable:
+    """What a worker ends with that would wait for ever for a store that is away."""
+    app = Headrace(url, namespace=namespace)
+
+    @app.task
+    def nothing() -> None: ...
+
+    with pytest.raises(StoreUnavailable) as refused:
+        await asyncio.wait_for(app.worker().run(), 60)
+    assert not refused.value.retryable
+    assert refused.value.__cause__ is None
+    return refused.value
+
+
+async def test_a_certificate_that_is_not_trusted_ends_the_wait(encrypted: RedisServer) -> None:
+    untrusted = encrypted.url.partition("?")[0]
+    said = str(await waits_in_vain(untrusted))
+    assert "the certificate of the Redis server is not trusted: self" in said
+    assert "ssl_ca_certs=FILE" in said
+    in_a_cluster = untrusted.replace("rediss:", "rediss+cluster:")
+    assert "is not trusted" in str(await waits_in_vain(in_a_cluster))
+    behind = untrusted.replace("rediss:", "rediss+sentinel:").replace("/0", "/shop/0")
+    assert "is not trusted" in str(await waits_in_vain(behind))
+
+
+async def test_valkey_has_its_own_names_for_the_same(encrypted: RedisServer) -> None:
+    assert await runs_a_job(encrypted.url.replace("rediss:", "valkeys:")) == 5
+    assert await runs_a_job(f"valkey://127.0.0.1:{encrypted.port}/0") == 5
+
+
+async def test_where_nothing_listens_that_is_all_that_is_said() -> None:
+    port = free_port()
+    for scheme in ("redis", "valkey", "redis+cluster"):
+        url = f"{scheme}://127.0.0.1:{port}"
+        with pytest.raises(StoreUnavailable, match=f"nothing listens at 127.0.0.1:{port}") as away:
+            await Headrace(url).session()
+        assert f"(URL {url})" in str(away.value)
+        shown = traceback.format_exception(away.value)
+        assert "another exception" not in "".join(shown)
+        assert "direct cause" not in "".join(shown)
+
+
+async def test_a_namespace_that_the_user_may_not_use_is_named(redis_server: RedisServer) -> None:
+    redis_server.ask(*user_of_servers("shop"))
+    url = f"redis://shop:password@127.0.0.1:{redis_server.port}/0"
+    said = str(await waits_in_vain(url, "shop:eu"))
+    assert "(namespace 'shop:eu': its ACL must allow the keys and channels of that)" in said
 
 
 def test_encrypted_connections_are_closed_though_the_server_says_nothing(

@@ -54,7 +54,11 @@ def test_options_are_read_and_kept_from_the_driver() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["redis://h/0", "redis+sentinel://h/shop", "redis+cluster://h", "unix:///run/r.sock"]
+    "url",
+    [
+        *("redis://h/0", "redis+sentinel://h/shop", "redis+cluster://h", "unix:///run/r.sock"),
+        *("valkey://h/0", "valkeys://h", "valkey+sentinel://h/shop", "valkeys+cluster://h"),
+    ],
 )
 def test_every_kind_of_connection_has_them(url: str) -> None:
     wanted = "socket_timeout=3&socket_connect_timeout=0.5" if url.startswith("unix") else ALL

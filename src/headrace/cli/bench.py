@@ -13,7 +13,7 @@ import msgspec
 
 from headrace.benchmark.figures import QUICK, Figure, Sizes
 from headrace.cli.output import table
-from headrace.core.address import check_url
+from headrace.core.address import as_redis, check_url
 from headrace.store.url import check_store_url
 
 
@@ -39,6 +39,7 @@ def bench(quick: bool, peers: bool, url: str | None, file: Path | None) -> None:
 
     if url:
         check_url(url)
+        url = as_redis(url)
     sizes = QUICK if quick else Sizes()
     with nullcontext() if url else _no_warnings_of_the_store():
         figures = (compare if peers else measured)(url, sizes, _report)

@@ -80,6 +80,15 @@ def check_url(url: str) -> None:
         raise ConfigError(f"the URL {shown!r} cannot be read: {trouble}; {ENCODE}")
 
 
+_VALKEY = re.compile(r"^valkey(?=s?[+:])", re.IGNORECASE)
+
+
+def as_redis(url: str) -> str:
+    """The URL under the scheme that Redis has for it: `redis+cluster://` for `valkey+cluster://`.
+    Drivers know no other."""
+    return _VALKEY.sub("redis", url)
+
+
 MEMORY = ":memory:"
 
 

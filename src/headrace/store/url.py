@@ -12,14 +12,12 @@ from headrace.errors import ConfigError
 from headrace.store.contract import Store
 
 DEFAULT_URL = "sqlite:///headrace.db"
-_REDIS = (
-    *("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel"),
-    *("redis+cluster", "rediss+cluster"),
-)
+_SERVERS = ("redis", "rediss", "valkey", "valkeys")
+_REDIS = ("unix", *(f"{it}{kind}" for it in _SERVERS for kind in ("", "+sentinel", "+cluster")))
 _KNOWN = (
     "sqlite:///file.db, memory://, redis://host:port/db, rediss://…, unix:///file.sock, "
     "redis+sentinel://host1,host2/master/db, rediss+sentinel://…, redis+cluster://host1,host2, "
-    "rediss+cluster://…"
+    "rediss+cluster://…, or valkey:// and valkeys:// for redis:// and rediss://"
 )
 
 

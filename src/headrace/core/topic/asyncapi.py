@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from headrace.core.address import check_url
+from headrace.core.address import as_redis, check_url
 from headrace.core.job.retry import Retry, full_name
 from headrace.core.payload.kinds import named
 from headrace.core.task.options import TaskOptions
@@ -214,7 +214,7 @@ def _servers(url: str, namespace: str) -> dict[str, Any]:
     """Where the store is: hosts and paths alone, for a document is passed on."""
     if url.partition(":")[0] not in ("sqlite", "memory"):
         check_url(url)
-    parts = urlsplit(url)
+    parts = urlsplit(as_redis(url))
     if parts.scheme in ("sqlite", "memory", "unix"):
         hosts = ["localhost"]
         protocol = "redis" if parts.scheme == "unix" else parts.scheme

@@ -52,6 +52,16 @@ def unsigned(consumer: str) -> str:
     return consumer.rpartition("~")[0]
 
 
+_TAG = re.compile(r"\{([^{}:]+)[:}]")
+
+
+def namespace_of(argument: object) -> str | None:
+    """The namespace of a key among the arguments of a command; None if it is no key."""
+    text = argument.decode(errors="replace") if isinstance(argument, bytes) else str(argument)
+    found = _TAG.match(text)
+    return found[1].replace("%3A", ":").replace("%25", "%") if found else None
+
+
 class QueueKeys:
     """The keys of one queue. A name that others are made from by adding to it ends in a colon.
 

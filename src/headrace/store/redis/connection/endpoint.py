@@ -11,7 +11,7 @@ from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from headrace.core.address import check_url, split_url, without_password
+from headrace.core.address import as_redis, check_url, split_url, without_password
 from headrace.core.confirming import Confirming
 from headrace.core.version import VERSION
 from headrace.errors import ConfigError, StoreUnavailable
@@ -71,7 +71,7 @@ class RedisEndpoint:
         self._confirmation = confirmation
         self._cluster: Cluster | None = None
         check_url(url)
-        _check_database(url)
+        _check_database(as_redis(url))
         tuning = tuning_of(url)
         source = None if credential_provider is None else CredentialSource(credential_provider)
         self.link_settings = LinkSettings(tuning.timeout, source)
@@ -82,8 +82,8 @@ class RedisEndpoint:
 
     def _make_ready(self, tuning: ConnectionTuning) -> None:
         """Have the driver read the URL, as what its scheme says."""
-        scheme, shown = split_url(self.url).scheme, without_password(self.url)
-        url, options = without_tuning(self.url), {**_OPTIONS, **tuning.driver_options}
+        url, shown = as_redis(without_tuning(self.url)), without_password(self.url)
+        scheme, options = split_url(url).scheme, {**_OPTIONS, **tuning.driver_options}
         if scheme in sentinel.SCHEMES:
             pool = partial(pool_of, options=options, shown=shown)
             self._pool = sentinel.pool_behind(sentinel.parse(url), pool)
@@ -172,7 +172,8 @@ class RedisEndpoint:
                 risks = await self._inspect_all(self._cluster)
         except StoreUnavailable as error:
             kind = Refused if isinstance(error, Refused) else StoreUnavailable
-            raise kind(f"{error} (URL {shown})") from error
+            # One sentence: what the driver said is in it.
+            raise kind(f"{error} (URL {shown})") from None
         found = self._inspection
         return Description(*found.known_as, tuple(risks), found.unread_sentences)
 

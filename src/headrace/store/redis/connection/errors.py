@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import ssl
+from collections.abc import Iterator, Sequence
+
 import redis.exceptions as driver
 
 from headrace.errors import StoreError, StoreFull, StoreMismatch, StoreUnavailable
+from headrace.store.redis.keys import namespace_of
 
 
 class NoGroup(StoreError):
@@ -66,9 +71,18 @@ _PASSING = {
 }
 
 
-def translated(error: Exception, *, sent: bool) -> StoreError:
+class NotTrusted(Refused):
+    """The server's certificate is not one that this program trusts. Nothing was done."""
+
+    answered = False
+
+
+_NOBODY = re.compile(r"Error \d+ connecting to (\S+?)\.(?: |$)")
+
+
+def translated(error: Exception, *, sent: bool, command: Sequence[object] = ()) -> StoreError:
     """The driver's error as one of Headrace. `sent` says that the request was sent, so that after a
-    broken connection it may have been applied."""
+    broken connection it may have been applied; `command` is what was asked."""
     if isinstance(error, driver.OutOfMemoryError):
         return StoreFull("Redis is at its maxmemory: free some or raise it")
     if isinstance(error, driver.BusyLoadingError):
@@ -80,12 +94,44 @@ def translated(error: Exception, *, sent: bool) -> StoreError:
     if isinstance(error, driver.MovedError):
         return Moved(error.slot_id, error.host, error.port)
     if isinstance(error, driver.NoPermissionError):
-        return Refused(f"Redis does not allow this user what Headrace needs: {error}")
+        return Refused(
+            f"Redis does not allow this user what Headrace needs: {_denied(error, command)}"
+        )
     if isinstance(error, driver.AuthenticationError):
         return NotLoggedIn(f"Redis refuses the user or password: {error}")
     if isinstance(error, driver.ResponseError):
         return _from_reply(str(error), getattr(error, "status_code", None) or "")
+    return _unreachable(error, sent)
+
+
+def _denied(error: Exception, command: Sequence[object]) -> str:
+    """What the server says, and the namespace, if it is about keys: it does not say which."""
+    text = str(error)
+    if re.search(r"\b(keys?|channels?)\b", text) is None:
+        return text
+    found = next(filter(None, (namespace_of(it) for it in command)), None)
+    if found is None:
+        return text
+    return f"{text} (namespace {found!r}: its ACL must allow the keys and channels of that)"
+
+
+def _unreachable(error: Exception, sent: bool) -> StoreError:
+    for cause in _causes(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            why = cause.verify_message or str(cause)
+            return NotTrusted(
+                f"the certificate of the Redis server is not trusted: {why}; name the authority "
+                "that signed it with ssl_ca_certs=FILE in the URL"
+            )
+        if isinstance(cause, ConnectionRefusedError) and (at := _NOBODY.match(str(error))):
+            return StoreUnavailable(f"Redis cannot be reached: nothing listens at {at[1]}")
     return StoreUnavailable(f"Redis cannot be reached: {error}", sent=sent)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _from_reply(text: str, status: str) -> StoreError:

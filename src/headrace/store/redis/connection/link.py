@@ -178,7 +178,7 @@ class Link:
                 await _write(connection, command)
         except (driver.RedisError, OSError) as error:
             await self.drop()
-            raise translated(error, sent=True) from error
+            raise translated(error, sent=True) from None
 
     async def receive(self) -> Any:
         """The next message on a link that subscribed, however long it takes."""
@@ -188,7 +188,7 @@ class Link:
             return await self._connection.read_response(timeout=_FOREVER)
         except (driver.RedisError, OSError) as error:
             await self.drop()
-            raise translated(error, sent=True) from error
+            raise translated(error, sent=True) from None
 
     async def drop(self) -> None:
         """Close the connection; the next call makes a new one."""
@@ -216,14 +216,14 @@ class Link:
                 f"Redis did not answer within {timeout:g} s", sent=sent, silent=True
             ) from None
         except driver.ResponseError as error:
-            fault = translated(error, sent=sent)
+            fault = translated(error, sent=sent, command=command)
             if isinstance(fault, StoreUnavailable):
                 # Such as READONLY: the next connection may find the right server.
                 await self.drop()
-            raise fault from error
+            raise fault from None
         except (driver.RedisError, OSError) as error:
             await self.drop()
-            raise translated(error, sent=sent) from error
+            raise translated(error, sent=sent) from None
         except BaseException:
             await self.drop()
             raise

@@ -147,7 +147,8 @@ class SentinelTLSConnection(SentinelConnection, TLSConnection):
 
 async def _find_master(target: SentinelTarget, asking: ConnectionPool) -> tuple[str, int]:
     """The address of the master, from the first sentinel that knows it."""
-    problems = []
+    problems: list[str] = []
+    errors: list[Exception] = []
     for host, port in target.sentinels:
         sentinel = asking.connection_class(
             **{**asking.connection_kwargs, "host": host, "port": port}
@@ -158,6 +159,7 @@ async def _find_master(target: SentinelTarget, asking: ConnectionPool) -> tuple[
             found = await sentinel.read_response()
         except (RedisError, OSError) as error:
             problems.append(f"{host}:{port} {_reason(error)}")
+            errors.append(error)
             continue
         finally:
             # Not with the driver's client, which leaves a half-refused connection open.
@@ -165,9 +167,11 @@ async def _find_master(target: SentinelTarget, asking: ConnectionPool) -> tuple[
         if found:
             return found[0].decode(), int(found[1])
         problems.append(f"{host}:{port} does not know it")
-    raise Unreachable(
-        f"no sentinel reports where master {target.master!r} is: {'; '.join(problems)}"
-    )
+    said = f"no sentinel reports where master {target.master!r} is: {'; '.join(problems)}"
+    # What is wrong with all of them stays so: the last one stands for them.
+    last = errors[-1] if len(errors) == len(problems) else None
+    refused = last is not None and all(isinstance(each, AuthenticationError) for each in errors)
+    raise (AuthenticationError if refused else Unreachable)(said) from last
 
 
 def _reason(error: Exception) -> str:
