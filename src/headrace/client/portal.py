@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import os
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
@@ -16,12 +18,15 @@ T = TypeVar("T")
 
 class Portal:
     """A thread with an event loop, started when first used, for `enqueue_sync` and the like. After
-    a fork the child starts its own."""
+    a fork the child starts its own.
+
+    Where gevent or eventlet have replaced threads, it is a greenlet: its loop then seems to run in
+    all others too, and since a thread can run only one, the portals of all apps share it.
+    """
 
     def __init__(self, closing: Callable[[], Awaitable[None]]) -> None:
         self._closing = closing
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._server: _Server | None = None
         self._lock = threading.Lock()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -30,49 +35,105 @@ class Portal:
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """The same, without waiting for it."""
-        if _in_event_loop():
+        if in_event_loop():
             work.close()
             raise ConfigError(
                 "the _sync methods block: inside a running event loop await the async ones instead"
             )
-        return asyncio.run_coroutine_threadsafe(work, self._running_loop())
+        return asyncio.run_coroutine_threadsafe(work, self._running().loop)
 
     def close(self) -> None:
         with self._lock:
-            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
-        if loop is None or thread is None or not thread.is_alive():
+            server, self._server = self._server, None
+        if server is None or not server.is_alive:
             return
-        asyncio.run_coroutine_threadsafe(_awaited(self._closing()), loop).result(timeout=5)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(timeout=5)
+        asyncio.run_coroutine_threadsafe(_awaited(self._closing()), server.loop).result(timeout=5)
+        server.leave(self)
 
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
+    def _running(self) -> _Server:
         with self._lock:
-            if self._loop is None or self._thread is None or not self._thread.is_alive():
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=_serve, args=(self._loop,), name="headrace-portal", daemon=True
-                )
-                self._thread.start()
+            server = self._server
+            if server is None or not server.is_alive:
+                server = self._server = _shared() if _has_greenlets() else _Server()
+                server.users.add(self)
                 atexit.register(self.close)
-            return self._loop
+        # Not under the lock: it may be from before threads were replaced, and a greenlet that
+        # starts waits for another.
+        server.start()
+        return server
+
+
+class _Server:
+    """A thread that runs an event loop, until the last of its users leaves."""
+
+    def __init__(self) -> None:
+        self.users: set[Portal] = set()
+        self.loop = asyncio.new_event_loop()
+        self._home = os.getpid()
+        self._thread = threading.Thread(target=self._serve, name="headrace-portal", daemon=True)
+        self._starts = iter((self._thread.start,))
+        """Gives its start once."""
+
+    def start(self) -> None:
+        for start in self._starts:
+            start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs, or is about to."""
+        # A greenlet is copied by a fork, with the pipe that wakes the loop of the parent.
+        return self._home == os.getpid() and (self._thread.ident is None or self._thread.is_alive())
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the caller is another thread, or another greenlet of its thread."""
+        return self._thread.ident != threading.get_ident()
+
+    def leave(self, portal: Portal) -> None:
+        self.users.discard(portal)
+        if not self.users:
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join(timeout=5)
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        _serving[self.loop] = self
+        try:
+            self.loop.run_forever()
+        finally:
+            _serving.pop(self.loop, None)
+            self.loop.close()
+
+
+_serving: dict[asyncio.AbstractEventLoop, _Server] = {}
 
 
 async def _awaited(work: Awaitable[None]) -> None:
     await work
 
 
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-    finally:
-        loop.close()
+def _has_greenlets() -> bool:
+    """Whether threads are greenlets here, all in one thread."""
+    gevent, eventlet = sys.modules.get("gevent.monkey"), sys.modules.get("eventlet.patcher")
+    if gevent is not None and gevent.is_module_patched("threading"):
+        return True
+    return eventlet is not None and bool(eventlet.is_monkey_patched("thread"))
 
 
-def _in_event_loop() -> bool:
+_of_all: list[_Server] = []
+
+
+def _shared() -> _Server:
+    if not _of_all or not _of_all[0].is_alive:
+        _of_all[:] = [_Server()]
+    return _of_all[0]
+
+
+def in_event_loop() -> bool:
+    """Whether the caller would block an event loop. That of a portal is not blocked by another
+    greenlet."""
     try:
-        asyncio.get_running_loop()
+        server = _serving.get(asyncio.get_running_loop())
     except RuntimeError:
         return False
-    return True
+    return server is None or not server.is_elsewhere

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+from headrace.client.portal import in_event_loop
 from headrace.client.topic.manual_settlement import Decision, ManualSettlement
 from headrace.core.job.ids import JobId, to_id
 from headrace.core.topic.event import Event
@@ -236,8 +237,7 @@ class Delivery:
 
 def _check_no_loop() -> None:
     """Blocking the loop here would keep it from writing the outcome."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise ConfigError("the _sync methods block: inside a running event loop await the async ones")
+    if in_event_loop():
+        raise ConfigError(
+            "the _sync methods block: inside a running event loop await the async ones"
+        )
