@@ -31,7 +31,7 @@ ROOMS: dict[str, set[str]] = {
     "store.deaths": BASE,
     "store.fact_block": BASE | {"store.values"},
     "store.history": BASE | {"store.fact_block", "store.values"},
-    "store.loop_local": set(),
+    "store.loop_local": BASE,
     "store.oddities": set(),
     "store.queue_values": BASE,
     "store.topics": BASE | {"store.values"},

@@ -18,6 +18,12 @@ Hint = str | Callable[[Any], str]
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
 
+NEEDS_ASYNCIO = (
+    "Headrace needs asyncio, and no event loop of it runs here: trio and others have their own. "
+    "Run this with asyncio.run(…), or anyio.run(…, backend='asyncio'); in tests with anyio, a "
+    "fixture anyio_backend returns 'asyncio'. Code without an event loop uses the _sync methods"
+)
+
 # By its sound: an HTTPError, a UUID, a User.
 _AN = re.compile(r"[AEIOaeio]|[FHLMNRSX][A-Z]|[Uu](?![UuSs]|ni|r[iIlL]|R[iIlL]|t|T)")
 

@@ -6,6 +6,9 @@ import asyncio
 from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
+from headrace.core.wrong_use import NEEDS_ASYNCIO
+from headrace.errors import ConfigError
+
 T = TypeVar("T")
 
 
@@ -16,12 +19,12 @@ class LoopLocal(Generic[T]):
         self._values: dict[asyncio.AbstractEventLoop, T] = {}
 
     def get(self) -> T | None:
-        return self._values.get(asyncio.get_running_loop())
+        return self._values.get(_running_loop())
 
     def set(self, value: T) -> T:
         # A program may run loop after loop; what the old ones held must not add up.
         self._values = {loop: old for loop, old in self._values.items() if not loop.is_closed()}
-        self._values[asyncio.get_running_loop()] = value
+        self._values[_running_loop()] = value
         return value
 
     def all(self) -> list[tuple[asyncio.AbstractEventLoop, T]]:
@@ -30,7 +33,14 @@ class LoopLocal(Generic[T]):
         return [(loop, value) for loop, value in list(self._values.items()) if not loop.is_closed()]
 
     def pop(self) -> T | None:
-        return self._values.pop(asyncio.get_running_loop(), None)
+        return self._values.pop(_running_loop(), None)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise ConfigError(NEEDS_ASYNCIO) from None
 
 
 @runtime_checkable

@@ -11,6 +11,9 @@ from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 
+from headrace.core.wrong_use import NEEDS_ASYNCIO
+from headrace.errors import ConfigError
+
 F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any]])
 # The loop, or None: `get_running_loop` would raise in sync code.
 _running_loop = asyncio._get_running_loop
@@ -59,10 +62,20 @@ class Unawaited(Coroutine[Any, Any, Any]):
         self._place = caller.f_code.co_filename, caller.f_lineno
 
     def __await__(self) -> Generator[Any, Any, Any]:
+        self._check_loop()
         return self._coroutine.__await__()
 
     def send(self, value: Any) -> Any:
+        self._check_loop()
         return self._coroutine.send(value)
+
+    def _check_loop(self) -> None:
+        """Whoever runs a coroutine without a loop of asyncio has another, such as that of trio."""
+        new = inspect.getcoroutinestate(self._coroutine) == inspect.CORO_CREATED
+        if new and _running_loop() is None:
+            self._is_explained = True
+            self._coroutine.close()
+            raise ConfigError(NEEDS_ASYNCIO)
 
     def throw(
         self,
