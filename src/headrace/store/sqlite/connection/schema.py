@@ -14,7 +14,12 @@ from headrace.store.sqlite.connection.tables import UPGRADES
 
 APPLICATION_ID = 0x48656164  # "Head"; shown by `file` and other programs.
 MEMORY = address.MEMORY
-BUSY_SECONDS = 5.0
+# How long opening, and each write, wait for others that write. On a machine that is loaded, twenty
+# processes that open a new file at once take turns for longer than five seconds.
+BUSY_SECONDS = 30.0
+# Between two attempts where SQLite does not wait by itself: it answers at once if waiting could be
+# a deadlock, and while another process makes or deletes the write-ahead log.
+_PAUSE = 0.005
 _OLDEST_SQLITE = (3, 35, 0)  # the first with RETURNING
 
 VERSION = len(UPGRADES)
@@ -56,25 +61,37 @@ def connect(path: str) -> Connection:
         )
     if path != MEMORY:
         _make_private(path)
-    try:
-        connection = sqlite3.connect(
-            path,
-            timeout=BUSY_SECONDS,
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=256,
-            factory=Connection,
-        )
-    except sqlite3.Error as error:
-        raise translated(error, path) from error
+    give_up = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            return _opened(path)
+        except sqlite3.Error as error:
+            if not _is_busy(error) or time.monotonic() >= give_up:
+                raise translated(error, path) from error
+            time.sleep(_PAUSE)
+
+
+def _opened(path: str) -> Connection:
+    connection = sqlite3.connect(
+        path,
+        timeout=BUSY_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
+        factory=Connection,
+    )
     try:
         _prepare(connection, path)
-    except BaseException as error:
+    except BaseException:
         connection.close()
-        if isinstance(error, sqlite3.Error):
-            raise translated(error, path) from error
         raise
     return connection
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    # The driver's own errors have no code.
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def _make_private(path: str) -> None:
@@ -123,18 +140,9 @@ def _checked_version(connection: sqlite3.Connection, path: str) -> int:
 
 
 def _use_wal(connection: sqlite3.Connection, path: str) -> None:
-    # SQLite does not wait for a lock here, so of two processes that create the file at the same
-    # moment one would fail.
-    give_up = time.monotonic() + BUSY_SECONDS
-    while True:
-        try:
-            mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-            break
-        except sqlite3.OperationalError as error:
-            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
-            if not busy or time.monotonic() > give_up:
-                raise
-            time.sleep(0.005)
+    # SQLite does not wait for a lock here: of two processes that create the file at the same moment
+    # one has to try again.
+    mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
     if mode != "wal":
         raise StoreMismatch(
             f"{path}: SQLite cannot keep a write-ahead log there; use a file on a local disk"
