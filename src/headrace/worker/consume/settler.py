@@ -107,25 +107,16 @@ class Settler(Service):
                 raise
             return error
         self._batches.remove(batch)
-        self._written(batch.queue, batch.settlements, tally, lost)
-        return None
-
-    def _written(
-        self,
-        queue: str,
-        settlements: list[Settlement],
-        tally: Tally | None,
-        lost: list[LeasedDelivery],
-    ) -> None:
-        self._held.difference_update([item.delivery for item in settlements])
+        self._held.difference_update([item.delivery for item in batch.settlements])
         if lost:
             self._report(lost)
         if tally is not None:
-            self._count(queue, settlements, tally, lost)
+            self._count(batch, tally, lost)
         if self._failures.noted:
-            self._failures.written(settlements, lost)
+            self._failures.written(batch.settlements, lost)
         if self._settled is not None:
-            self._settled(settlements, lost)
+            self._settled(batch.settlements, lost)
+        return None
 
     async def _write(self, batch: _SettlementBatch, tally: Tally | None) -> list[LeasedDelivery]:
         """Apply a batch. After an error about its content it is tried once more, since such errors
@@ -188,23 +179,22 @@ class Settler(Service):
             return error if isinstance(error, StoreError) else StoreError(repr(error))
         if written := [item for item in batch.settlements if item.delivery in gone]:
             batch.settlements = [item for item in batch.settlements if item.delivery not in gone]
-            counts = self._counted is not None
-            tally = Tally.of(written, self._consumer.ready_ms) if counts else None
-            self._written(batch.queue, written, tally, [])
+            self._held.difference_update([item.delivery for item in written])
+            if self._counted is not None:
+                self._counted(batch.queue, Tally.of(written, self._consumer.ready_ms))
+            if self._failures.noted:
+                self._failures.written(written, [])
+            if self._settled is not None:
+                # Another worker may have taken them over instead: what it would need stays.
+                self._settled(written, [item.delivery for item in written])
         return None
 
-    def _count(
-        self,
-        queue: str,
-        settlements: list[Settlement],
-        tally: Tally,
-        lost: Sequence[LeasedDelivery],
-    ) -> None:
+    def _count(self, batch: _SettlementBatch, tally: Tally, lost: Sequence[LeasedDelivery]) -> None:
         if lost:
-            kept = [item for item in settlements if item.delivery not in lost]
+            kept = [item for item in batch.settlements if item.delivery not in lost]
             tally = Tally.of(kept, self._consumer.ready_ms)
         if self._counted is not None:
-            self._counted(queue, tally)
+            self._counted(batch.queue, tally)
 
     def _report(self, lost: list[LeasedDelivery]) -> None:
         self.lost_leases += len(lost)
