@@ -73,7 +73,7 @@ def signals() -> Iterator[None]:
 
 
 @pytest.fixture
-def _imports_are_forgotten(tmp_path: Path) -> Iterator[None]:
+def imports_are_forgotten(tmp_path: Path) -> Iterator[None]:
     """What a command imports from the directory of a test would be there for the next one."""
     known = set(sys.modules)
     yield
@@ -85,7 +85,7 @@ def _imports_are_forgotten(tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.fixture
-def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _imports_are_forgotten: None) -> Path:
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, imports_are_forgotten: None) -> Path:
     """A directory with shop.py, which is also where this process is."""
     (tmp_path / "shop.py").write_text(SHOP)
     for name in ("HEADRACE_URL", "HEADRACE_NAMESPACE"):
@@ -109,7 +109,7 @@ def start(shop: Path) -> Iterator[Start]:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _imports_are_forgotten: None) -> Path:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, imports_are_forgotten: None) -> Path:
     """An empty directory to import from."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))

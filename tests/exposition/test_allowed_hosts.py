@@ -13,10 +13,10 @@ import pytest
 from headrace.errors import ConfigError
 from headrace.exposition import server
 from headrace.exposition.server import AllowedHosts, ExpositionServer, HttpResponse
-from tests.cli.conftest import Start, shop, start
+from tests.cli.conftest import Start, imports_are_forgotten, shop, start
 from tests.exposition.scraping import got
 
-__all__ = ["shop", "start"]
+__all__ = ["imports_are_forgotten", "shop", "start"]
 
 Serve = Callable[..., str]
 
