@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from headrace import ConfigError, Delivery, Headrace, Retry
+from headrace.worker.consume.consumer_loop import ConsumerLoop
 from headrace.worker.runtime import WorkerRuntime
 from headrace.worker.worker import Worker
 from tests.worker.states import AtOnce, until
@@ -407,3 +408,34 @@ async def test_each_line_keeps_its_own_leases(app: Headrace) -> None:
         go_on.set()
     assert worker.outcome is not None
     assert (fences, worker.outcome.lost_leases) == ([1, 1], 0)
+
+
+async def test_a_loop_that_is_prepared_while_its_worker_stops_never_starts(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = orders_of(app)
+    prepared, go_on = asyncio.Event(), asyncio.Event()
+    prepare, drain = ConsumerLoop.prepare, ConsumerLoop.drain
+
+    async def prepare_slowly(loop: ConsumerLoop) -> None:
+        prepared.set()
+        await go_on.wait()
+        await prepare(loop)
+
+    async def drain_first(loop: ConsumerLoop, ends_at: float, hurrying: asyncio.Event) -> None:
+        await drain(loop, ends_at, hurrying)
+        go_on.set()
+
+    @app.task
+    async def work() -> None: ...
+
+    async with app.worker():
+        monkeypatch.setattr(ConsumerLoop, "prepare", prepare_slowly)
+        monkeypatch.setattr(ConsumerLoop, "drain", drain_first)
+
+        @orders.subscribe("billing")
+        async def bill(order: Order) -> None: ...
+
+        await prepared.wait()
+    left = {task.get_name() for task in asyncio.all_tasks()}
+    assert not [name for name in left if name.startswith("headrace-reader")]

@@ -185,6 +185,9 @@ class ConsumerLoop:
             await self._controller.step()
 
     def start(self) -> None:
+        if self._draining is not None:
+            # The worker has stopped while this loop was prepared: nobody would end it.
+            return
         for service in self._services:
             service.outage = self._shared.outage
             if self._noticed is not None:
