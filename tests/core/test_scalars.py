@@ -55,7 +55,7 @@ SCALARS = [
 ]
 
 
-@pytest.mark.parametrize(("value", "plain"), SCALARS, ids=repr)
+@pytest.mark.parametrize(("value", "plain"), SCALARS, ids=lambda each: type(each).__name__)
 def test_a_scalar_travels_as_the_plain_value_wherever_it_stands(value: Any, plain: Any) -> None:
     for whole, expected in (
         (value, plain),
