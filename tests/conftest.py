@@ -41,12 +41,13 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave for the night what can wait; `make conformance` sets the variable."""
-    if os.environ.get("HEADRACE_CONFORMANCE"):
+    """By day leave what can wait; that is what `make conformance` runs, which sets the variable."""
+    if os.environ.get("HEADRACE_CHAOS"):
         return
-    left = [item for item in items if can_wait(item)]
+    by_night = bool(os.environ.get("HEADRACE_CONFORMANCE"))
+    left = [item for item in items if can_wait(item) is not by_night]
     config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if not can_wait(item)]
+    items[:] = [item for item in items if can_wait(item) is by_night]
 
 
 def pytest_collection_finish() -> None:

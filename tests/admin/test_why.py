@@ -263,7 +263,7 @@ async def test_jobs_that_have_ended(app: Headrace) -> None:
 
 
 async def test_a_dead_job_whose_task_raised_nothing(app: Headrace) -> None:
-    @app.task
+    @app.task(strict_result=True)
     async def unfit() -> object:
         return object()
 

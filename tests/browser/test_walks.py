@@ -14,7 +14,7 @@ from tests.browser.serving import dashboard_at
 from tests.browser.shop import Shop, bury
 from tests.browser.visitor import Visitor, visiting
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.nightly, pytest.mark.asyncio(loop_scope="session")]
 
 
 @pytest.fixture

@@ -259,7 +259,7 @@ def test_a_verdict_comes_back_as_it_was(verdict: Verdict) -> None:
 
 @given(verdicts, plain)
 def test_a_verdict_with_more_than_we_know_keeps_what_we_know(verdict: Verdict, extra: Any) -> None:
-    known = msgspec.msgpack.decode(encode_verdict(verdict))
+    known = msgspec.msgpack.decode(msgspec.msgpack.encode(verdict))
     assert decode_verdict(pack([*known, extra])) == verdict
 
 
