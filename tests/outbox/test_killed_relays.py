@@ -15,6 +15,8 @@ from tests import forked
 from tests.forked import ForkedProgram
 from tests.outbox.databases import arrived, connect, count, transaction
 
+pytestmark = pytest.mark.nightly
+
 # In one step there are three sends, and as many removals: two queues and a topic.
 POINTS = [
     *("take:before:1", "take:after:1"),
