@@ -26,6 +26,9 @@ def in_child(name: str) -> None:
         "mask": signal.pthread_sigmask(signal.SIG_BLOCK, ()),
     }
     default = {"int": signal.default_int_handler, "fd": -1, "mask": set()}
+    if found["hup"] is signal.SIG_IGN:
+        # As under nohup, which a fresh program takes over.
+        del found["hup"]
     odd = {kind: each for kind, each in found.items()
            if each != default.get(kind, signal.SIG_DFL)}
     Path(name).write_text(repr(odd))
