@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import signal
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Start
-from tests.cli.programs import eventually
+from tests.cli.programs import Program, eventually
 from tests.cli.test_worker import send
 
 PROCESSES = pytest.mark.parametrize("processes", ["1", "2"])
@@ -40,6 +41,18 @@ def test_a_second_sigquit_hurries(start: Start, shop: Path) -> None:
     assert worker.ended() == 3, worker.output
 
 
+def shows_when_asked(worker: Program, text: str) -> None:
+    """Asked again and again: processes that print at the same time cut each other's lines."""
+
+    def shown() -> bool:
+        if text not in worker.output:
+            worker.send(signal.SIGUSR1)
+            time.sleep(0.2)
+        return text in worker.output
+
+    eventually(f"it shows {text!r}", shown)
+
+
 @PROCESSES
 def test_sigusr1_shows_what_each_thread_does_and_ends_nothing(
     start: Start, shop: Path, processes: str
@@ -48,13 +61,11 @@ def test_sigusr1_shows_what_each_thread_does_and_ends_nothing(
     worker.says("runs default, mail", times=int(processes))
     send("stuck", "begun")
     eventually("the job runs", (shop / "begun").exists)
-    worker.send(signal.SIGUSR1)
-    worker.says(STACKS)
     # The function that does not end, in whichever process has it.
-    worker.says('shop.py", line')
-    worker.says("in stuck")
+    for text in (STACKS, 'shop.py", line', "in stuck"):
+        shows_when_asked(worker, text)
     if processes == "2":
-        worker.says("in _supervise")
+        shows_when_asked(worker, "in _supervise")
     send("touch", "after")
     eventually("it goes on", (shop / "after").exists)
     assert "was killed" not in worker.output
