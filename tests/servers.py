@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import re
 import shutil
 import signal
@@ -22,6 +23,12 @@ SLOTS = 16384
 
 
 _reserved: list[socket.socket] = []
+
+
+@atexit.register
+def _give_ports_back() -> None:
+    for holder in _reserved:
+        holder.close()
 
 
 def free_port() -> int:
