@@ -454,8 +454,8 @@ async def test_many_consumers_look_for_abandoned_jobs_no_more_often_than_one(
             return (asked - 1) / (lasted / interval)
 
     assert await looks_in_each_interval(1) <= 1
-    # At least one look, though one round may outlast all intervals.
-    assert 0 <= await looks_in_each_interval(64) <= 1
+    # None at all, if the machine stood still for so long that holders get time to renew.
+    assert await looks_in_each_interval(64) <= 1
 
 
 async def _reclaim_for(seconds: float, consumers: Sequence[StoreConsumer]) -> float:
