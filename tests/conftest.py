@@ -22,10 +22,11 @@ from tests import settles  # noqa: E402
 from tests.nightly import can_wait  # noqa: E402
 from tests.servers import RedisCluster, RedisServer, newest_server_binary  # noqa: E402
 
-# What runs in the background of a shell ignores Ctrl-C, and so would the programs that tests start
-# and interrupt.
+# What runs in the background of a shell ignores Ctrl-C, what `nohup` starts a hang-up, and so would
+# the programs that tests start and send these.
 if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Minutes long: `make chaos` sets the variable.
 collect_ignore = [] if os.environ.get("HEADRACE_CHAOS") else ["chaos"]

@@ -36,14 +36,6 @@ async def report(name: str) -> None:
 """
 
 
-@pytest.fixture(autouse=True)
-def hangups_are_not_ignored() -> Iterator[None]:
-    """Also if these tests were started with `nohup`, which programs inherit."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
-
-
 class Terminal:
     """A terminal with one program in it, that ends when it is closed."""
 
