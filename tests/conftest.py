@@ -18,8 +18,7 @@ pytest.register_assert_rewrite("headrace.testing.conformance", "tests.faults", "
 from headrace import Headrace  # noqa: E402
 from headrace.store.sqlite.store import SqliteStore  # noqa: E402
 from headrace.testing import ManualClock  # noqa: E402
-from tests import settles  # noqa: E402
-from tests.nightly import can_wait  # noqa: E402
+from tests import nightly, settles  # noqa: E402
 from tests.servers import RedisCluster, RedisServer, newest_server_binary  # noqa: E402
 
 # What runs in the background of a shell ignores Ctrl-C, what `nohup` starts a hang-up, and so would
@@ -41,14 +40,20 @@ def pytest_configure() -> None:
     gc.disable()
 
 
+def pytest_pycollect_makeitem(name: str) -> list[pytest.Item] | None:
+    """By day make no tests of classes that can wait: there are thousands."""
+    by_day = not os.environ.keys() & {"HEADRACE_CHAOS", "HEADRACE_CONFORMANCE"}
+    return [] if by_day and name in nightly.CLASSES else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """By day leave what can wait; that is what `make conformance` runs, which sets the variable."""
     if os.environ.get("HEADRACE_CHAOS"):
         return
     by_night = bool(os.environ.get("HEADRACE_CONFORMANCE"))
-    left = [item for item in items if can_wait(item) is not by_night]
+    left = [item for item in items if nightly.can_wait(item) is not by_night]
     config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if can_wait(item) is by_night]
+    items[:] = [item for item in items if nightly.can_wait(item) is by_night]
 
 
 def pytest_collection_finish() -> None:

@@ -234,7 +234,7 @@ def test_python_m_headrace_is_the_same_program() -> None:
     assert subprocess.check_output(command, text=True) == f"headrace {version('headrace')}\n"
 
 
-@pytest.mark.parametrize("closed", ["2", "1 2", "0 1 2"])
+@pytest.mark.parametrize("closed", ["2", pytest.param("1 2", marks=pytest.mark.nightly), "0 1 2"])
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_a_worker_works_without_the_files_that_others_are_started_with(
     shop: Path, closed: str, processes: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 
 import pytest
 import redis
@@ -53,11 +54,17 @@ end
 """
 
 
+@cache
+def server_at(url: str) -> redis.Redis:
+    """A connection that all tests share: to open one takes longer than most of them."""
+    return redis.Redis.from_url(url)
+
+
 class RedisClock:
     """The time of one namespace, on the servers with these URLs."""
 
     def __init__(self, urls: Sequence[str], namespace: str) -> None:
-        self._servers = [redis.Redis.from_url(url) for url in urls]
+        self._servers = [server_at(url) for url in urls]
         self._namespace = namespace
         self._tags: set[str] = set()
         self.now_ms = time.time_ns() // 1_000_000
@@ -76,10 +83,6 @@ class RedisClock:
         tag = keys.ready[: keys.ready.index("}") + 1]
         if tag not in self._tags:
             self._show(tag)
-
-    def close(self) -> None:
-        for server in self._servers:
-            server.close()
 
     def _show(self, tag: str) -> None:
         self._tags.add(tag)
@@ -104,20 +107,19 @@ class TimedRedisStore(RedisStore):
     async def time_ms(self) -> int:
         return self._clock.now_ms
 
-    async def close(self) -> None:
-        await super().close()
-        self._clock.close()
-
 
 class OnRedisTime(Ground):
     """Tests on a Redis whose time they move: their store is a `TimedRedisStore` with `clock`."""
 
     clock: RedisClock | ManualClock
 
-    @pytest.fixture(autouse=True)
-    def _scripts_see_the_clock(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        alter_scripts(monkeypatch, _NOW, _SHOWN)
-        alter_scripts(monkeypatch, _ID, _SHOWN_ID)
+    @pytest.fixture(autouse=True, scope="class")
+    @classmethod
+    def _scripts_see_the_clock(cls) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            alter_scripts(patch, _NOW, _SHOWN)
+            alter_scripts(patch, _ID, _SHOWN_ID)
+            yield
 
     async def pass_time(self, seconds: float) -> None:
         self.clock.advance(seconds)

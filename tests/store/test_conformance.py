@@ -16,7 +16,7 @@ from headrace.store.redis.connection.cluster import slot_of
 from headrace.store.redis.keys import QueueKeys
 from headrace.store.sqlite.store import SqliteStore
 from headrace.testing import ManualClock, StoreConformance
-from tests.store.redis_time import OnRedisTime, RedisClock, TimedRedisStore
+from tests.store.redis_time import OnRedisTime, RedisClock, TimedRedisStore, server_at
 from tests.store.spread import SPREAD
 
 
@@ -69,10 +69,10 @@ class TestRedis(OnRedisTime, StoreConformance):
 
     async def left_behind(self, store: Store) -> list[str]:
         """Keys that do not expire, but for those that a queue has once and for all."""
-        with closing(redis.Redis.from_url(self.url)) as server:
-            keys = [key.decode() for key in server.scan_iter(f"{{{self.namespace}*", count=1000)]
-            lasting = [key for key in keys if server.ttl(key) == -1]
-            return [key for key in lasting if not self._belongs(server, key)]
+        server = server_at(self.url)
+        keys = [key.decode() for key in server.scan_iter(f"{{{self.namespace}*", count=1000)]
+        lasting = [key for key in keys if server.ttl(key) == -1]
+        return [key for key in lasting if not self._belongs(server, key)]
 
     def _belongs(self, server: redis.Redis, key: str) -> bool:
         kind = key.split("}:", 1)[1].split(":")[0]

@@ -136,7 +136,13 @@ async def test_what_is_done_leaves_no_bucket(store: RedisStore, server: redis.Re
     assert buckets(server) == {}
 
 
-@pytest.mark.parametrize("form", ["order-{}", "{:07}-order", "{:x}", "{0}/{0}"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "order-{}",
+        *(pytest.param(f, marks=pytest.mark.nightly) for f in ("{:07}-order", "{:x}", "{0}/{0}")),
+    ],
+)
 def test_a_million_chosen_ids_stay_in_small_buckets(form: str) -> None:
     chosen = (ids.to_id(form.format(number)) for number in range(1_000_000))
     marks = Counter(job_id[:-1] for job_id in chosen)

@@ -15,6 +15,8 @@ import jsonschema
 import msgspec
 import pydantic
 import pytest
+from referencing import Registry
+from referencing.jsonschema import DRAFT7
 
 from headrace.core.job.retry import Retry
 from headrace.core.task.options import TaskOptions
@@ -30,7 +32,10 @@ SPEC = Path(__file__).parent / "asyncapi_spec" / "3.0.0.json"
 
 @cache
 def validator() -> jsonschema.Draft7Validator:
-    return jsonschema.Draft7Validator(json.loads(SPEC.read_text()))
+    spec = json.loads(SPEC.read_text())
+    # Looked through for parts with names once, rather than for each reference to one.
+    known = Registry().with_resource(spec["$id"], DRAFT7.create_resource(spec)).crawl()
+    return jsonschema.Draft7Validator(spec, registry=known)
 
 
 def assert_valid(made: Any) -> None:
