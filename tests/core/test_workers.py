@@ -49,14 +49,40 @@ def test_a_stop_is_read_back() -> None:
     assert decode_stop(encode_record(StopRequest(2.5))) == StopRequest(2.5)
 
 
+def known(*names: str, mark: bytes = b"same") -> KnownTasks:
+    return KnownTasks.of(dict.fromkeys(names, mark))
+
+
 def test_two_programs_know_none_of_each_others_tasks() -> None:
-    shop, bank = KnownTasks.of(["pay", "send", "ship", "zip"]), KnownTasks.of(["book"])
+    shop, bank = known("pay", "send", "ship", "zip"), known("book")
     assert shop.some == ("pay", "send", "ship")
     assert shop.has_none_of(bank)
     assert bank.has_none_of(shop)
-    assert not shop.has_none_of(KnownTasks.of(["book", "zip"]))
+    assert not shop.has_none_of(known("book", "zip"))
     # A worker that says nothing of its tasks, or has only subscriptions, may be of any program.
     assert not shop.has_none_of(KnownTasks())
     assert not KnownTasks().has_none_of(shop)
     record = msgspec.structs.replace(RECORD, tasks=shop)
     assert decode_record(encode_record(record)) == record
+
+
+def test_a_worker_declares_a_task_otherwise_if_its_mark_is_another() -> None:
+    tasks = KnownTasks.of({"send": b"2222", "pay": b"1111"})
+    assert tasks.may_declare_otherwise("send", b"1111")
+    assert not tasks.may_declare_otherwise("send", b"2222")
+    assert not tasks.may_declare_otherwise("pay", b"1111")
+    assert not tasks.may_declare_otherwise("zip", b"1111")
+
+
+def test_a_worker_of_an_older_headrace_may_declare_what_it_knows_otherwise() -> None:
+    class OlderTasks(msgspec.Struct, array_like=True):
+        marks: bytes
+        some: tuple[str, ...]
+
+    now = KnownTasks.of({"send": b"1111"})
+    older = msgspec.msgpack.encode(OlderTasks(now.marks, now.some))
+    read = msgspec.msgpack.decode(older, type=KnownTasks)
+    assert read.may_declare_otherwise("send", b"1111")
+    assert not read.may_declare_otherwise("pay", b"1111")
+    # And that one reads what is written now.
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(now), type=OlderTasks).some == ("send",)

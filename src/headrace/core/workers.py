@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from datetime import datetime
 from zlib import crc32
 
@@ -12,6 +12,7 @@ from headrace.core.breaker import Breaker
 from headrace.core.clock import to_datetime
 from headrace.core.job.ids import JobId
 from headrace.core.scaling.scaler import Scaler
+from headrace.core.task.declaration_mark import MARK
 
 WORKERS = "workers"
 """The key-value space in which each running worker has a record, under its name."""
@@ -19,6 +20,14 @@ WORKERS = "workers"
 
 SUPERVISORS = "supervisors"
 """The key-value space of the parents that scale worker processes."""
+
+
+ENDED = "ended_workers"
+"""The key-value space in which the last record of a worker that ended stays for a minute: in a
+deployment, another of its version may be about to start."""
+
+COUNTS_ON = 60.0
+"""Seconds for which the declarations of a worker that is not seen any more count for others."""
 
 
 STOPS = "worker_stops"
@@ -81,11 +90,25 @@ class KnownTasks(msgspec.Struct, frozen=True, array_like=True):
 
     marks: bytes = b""
     some: tuple[str, ...] = ()
+    declared: bytes = b""
+    """Beside each of `marks`, the mark of how the task is declared; an older Headrace writes
+    none."""
 
     @classmethod
-    def of(cls, names: Iterable[str]) -> KnownTasks:
-        known = sorted(names)
-        return cls(b"".join(map(_mark, known)), tuple(known[:_NAMES_SHOWN]))
+    def of(cls, declared: Mapping[str, bytes]) -> KnownTasks:
+        """Tasks by name, each with the mark of its declaration."""
+        known = sorted(declared)
+        return cls(
+            b"".join(map(_mark, known)),
+            tuple(known[:_NAMES_SHOWN]),
+            b"".join(declared[name] for name in known),
+        )
+
+    def may_declare_otherwise(self, name: str, mark: bytes) -> bool:
+        """Whether the task is known, and not declared as `mark` says, as far as can be seen."""
+        sought = _mark(name)
+        places = [at for at in range(0, len(self.marks), MARK) if self._name_at(at) == sought]
+        return any(self.declared[at : at + MARK] != mark for at in places)
 
     def has_none_of(self, other: KnownTasks) -> bool:
         """Whether both know tasks, and none in common."""
@@ -93,11 +116,14 @@ class KnownTasks(msgspec.Struct, frozen=True, array_like=True):
         return bool(mine) and bool(others) and mine.isdisjoint(others)
 
     def _all(self) -> set[bytes]:
-        return {self.marks[at : at + 4] for at in range(0, len(self.marks), 4)}
+        return {self._name_at(at) for at in range(0, len(self.marks), MARK)}
+
+    def _name_at(self, at: int) -> bytes:
+        return self.marks[at : at + MARK]
 
 
 def _mark(name: str) -> bytes:
-    return crc32(name.encode("utf-8", "replace")).to_bytes(4, "big")
+    return crc32(name.encode("utf-8", "replace")).to_bytes(MARK, "big")
 
 
 class WorkerRecord(msgspec.Struct, frozen=True):

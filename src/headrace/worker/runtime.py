@@ -20,7 +20,7 @@ from headrace.worker.consume.heartbeat import Heartbeat
 from headrace.worker.group_services import GroupServices
 from headrace.worker.logs.stop_log import StopLog
 from headrace.worker.service import QueuePoller, Service, ended
-from headrace.worker.settings import WorkerSettings, known_names
+from headrace.worker.settings import WorkerSettings, known_tasks
 from headrace.worker.shared_services import SharedServices
 from headrace.worker.upkeep.dead_jobs import DeadJobReporter, reporters_of
 from headrace.worker.upkeep.flow_relay import FlowRelay
@@ -134,7 +134,7 @@ class WorkerRuntime:
             runs=lambda: self.loops.runs,
             stopping=lambda: self._phase() == "stopping",
             queue_concurrency=settings.queue_concurrency,
-            tasks=known_names(self._app),
+            tasks=known_tasks(self._app),
         )
 
     def _presence(self) -> Presence:

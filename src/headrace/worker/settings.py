@@ -16,6 +16,7 @@ from headrace.core.clock import Duration
 from headrace.core.job import ids
 from headrace.core.queue_names import group_source, is_log
 from headrace.core.topic.pattern import matches
+from headrace.core.workers import KnownTasks
 from headrace.errors import ConfigError
 from headrace.worker.app import WorkerApp
 from headrace.worker.group_variables import GroupCapacity, capacity_by_variable
@@ -234,9 +235,13 @@ def _chosen(
     return weights, tuple(dict.fromkeys([*named, *matched]))
 
 
-def known_names(app: WorkerApp) -> list[str]:
-    """The names under which this app runs jobs, those from before a task was renamed too."""
-    return [name for task in app.tasks.values() for name in task.declared.names]
+def known_tasks(app: WorkerApp) -> KnownTasks:
+    """The names under which this app runs jobs, those from before a task was renamed too, and how
+    it declares them."""
+    tasks = app.tasks.values()
+    return KnownTasks.of(
+        {name: task.signature.mark for task in tasks for name in task.declared.names}
+    )
 
 
 def _no_tasks(app: WorkerApp) -> str:

@@ -13,6 +13,7 @@ import copy
 import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -29,6 +30,7 @@ from headrace.core.task.argument_reader import (
     is_array,
 )
 from headrace.core.task.batch_items import of_one_item
+from headrace.core.task.declaration_mark import mark_of
 from headrace.core.task.further_arguments import FURTHER, VARIADIC, as_map
 from headrace.core.task.options import TaskOptions
 from headrace.core.task.send_options import option_hint
@@ -135,6 +137,12 @@ class Signature:
             other._use(form)
             self._others[form.name] = other
         return self._others[form.name]
+
+    @cached_property
+    def mark(self) -> bytes:
+        """What stands for the declaration among workers: see `declaration_mark`."""
+        reading = self.content, self._ignores_unknown, dict(self._renamed)
+        return mark_of(self._parameters, self._hints, *reading)
 
     @property
     def first(self) -> Any:

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 
 from headrace.core.display import length_text, meant, plural
 from headrace.core.version import VERSION
-from headrace.core.workers import WORKERS, KnownTasks, decode_record
+from headrace.core.workers import WORKERS, decode_record
 from headrace.worker.app import WorkerApp
 from headrace.worker.group_variables import strange_variables
 from headrace.worker.logs.done_count import DoneCount
 from headrace.worker.logs.failure_log import FailureLog
-from headrace.worker.settings import WorkerSettings, known_names
+from headrace.worker.settings import WorkerSettings, known_tasks
 from headrace.worker.worker_outcome import WorkerOutcome
 
 log = logging.getLogger("headrace.worker")
@@ -77,7 +77,7 @@ class Banner:
 
     async def warn_of_strangers(self) -> None:
         """Two programs that read one queue take each other's jobs, and know none of them."""
-        own = KnownTasks.of(known_names(self._app))
+        own = known_tasks(self._app)
         records = map(decode_record, (await self._app.store.kv_all(WORKERS)).values())
         for record in filter(None, records):
             shared = [name for name in self._settings.queues if name in record.queues]

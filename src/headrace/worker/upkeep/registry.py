@@ -13,6 +13,8 @@ import msgspec
 
 from headrace.core.version import VERSION
 from headrace.core.workers import (
+    COUNTS_ON,
+    ENDED,
     WORKERS,
     KnownTasks,
     RunRecord,
@@ -47,7 +49,7 @@ class Registry:
         runs: Callable[[], Iterable[Run]] = tuple,
         stopping: Callable[[], bool] = bool,
         queue_concurrency: Mapping[str, int] | None = None,
-        tasks: Iterable[str] = (),
+        tasks: KnownTasks | None = None,
     ) -> None:
         self._store = store
         self._lease = lease
@@ -71,7 +73,7 @@ class Registry:
             beat_ms=0,
             strict=strict,
             queue_concurrency=dict(queue_concurrency or {}),
-            tasks=KnownTasks.of(tasks),
+            tasks=tasks or KnownTasks(),
         )
 
     @property
@@ -105,7 +107,12 @@ class Registry:
         await self._store.kv_set(WORKERS, self._record.name, data, ttl=self._lease)
 
     async def remove_record(self) -> None:
-        await self._store.kv_set(WORKERS, self._record.name, None)
+        """Have people see it no more. Other workers still see for a minute what it declared."""
+        record = msgspec.structs.replace(self._record, runs=())
+        if record.beat_ms and record.tasks.marks:
+            data = encode_record(record)
+            await self._store.kv_set(ENDED, record.name, data, ttl=COUNTS_ON)
+        await self._store.kv_set(WORKERS, record.name, None)
 
 
 def _run_records(runs: Iterable[Run], now_ms: int) -> tuple[RunRecord, ...]:
