@@ -153,8 +153,9 @@ class Headrace(Settings, TaskDeclarations):
         max_pending_per_key: How many jobs of one key may wait behind others of it; any number
             unless said.
         metrics_prefix: What the names of metrics begin with; "headrace" unless said.
-        unknown_task_after: How long a job waits for a worker that knows its task, before it is
-            dead: seconds or a timedelta; an hour unless said.
+        unknown_task_after: How long a job waits for a worker that knows its task, or of another
+            version that may take its arguments, before it is dead: seconds or a timedelta; an hour
+            unless said.
         max_reconnect: How long a store may be away before workers end and waits for results fail:
             seconds or a timedelta; for ever unless said.
         codec: The codec of tasks and topics that name none: "msgpack", the default, "json", or a

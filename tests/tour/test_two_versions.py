@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec.structs import astuple
 
 from headrace import Context, Headrace, JobFailed, Reject, RetryLater, UnknownJob
 from headrace.core.job.history import decode_history
 from headrace.core.job.ids import to_id
+from headrace.core.workers import WORKERS, KnownTasks
 from tests.tour.heard import Heard, Paid
 from tests.tour.programs import other_program
 
@@ -111,6 +115,110 @@ async def test_the_time_of_the_first_meeting_outlives_the_worker(app: Headrace) 
         async with older.worker():
             await eventually(twice)
         assert (await met())[0] == since
+
+
+async def test_jobs_whose_arguments_fit_only_one_of_two_versions_are_run_by_that(
+    app: Headrace,
+) -> None:
+    newer = await other_program(app)
+
+    @app.task(name="send")
+    async def send(to: int, template: str = "plain") -> str:
+        return f"{to} by {template}"
+
+    @newer.task(name="send")
+    async def send_newly(to: int, language: str = "en") -> str:
+        return f"{to} in {language}"
+
+    async with newer, app.worker(), newer.worker():
+        calls = [send_newly.call(number, language="fr") for number in range(20)]
+        calls += [send.call(number, template="fine") for number in range(20)]
+        jobs = await app.enqueue_many(calls)
+        expected = [f"{number} in fr" for number in range(20)]
+        expected += [f"{number} by fine" for number in range(20)]
+        assert [await job.result(60) for job in jobs] == expected
+    assert {(await job.info()).attempt for job in jobs} == {1}
+    assert await app.admin.dead() == []
+
+
+async def test_jobs_of_a_key_that_go_back_keep_their_order(app: Headrace, heard: Heard) -> None:
+    newer = await other_program(app)
+
+    @app.task(name="send")
+    async def send(to: str) -> None: ...
+
+    @newer.task(name="send")
+    async def send_newly(to: str, number: int) -> None:
+        heard.add(to, number)
+
+    async with newer, app.worker(), newer.worker():
+        call = send_newly.options(key="ann").call
+        jobs = await newer.enqueue_many([call("ann", number) for number in range(8)])
+        for job in jobs:
+            await job.result(60)
+    assert heard["ann"] == list(range(8))
+
+
+@pytest.mark.parametrize("company", ["nobody", "its like", "of another queue"])
+async def test_arguments_that_no_other_version_takes_are_dead_at_once(
+    app: Headrace, caplog: pytest.LogCaptureFixture, company: str
+) -> None:
+    other, sender = await other_program(app), await other_program(app)
+
+    async def send(to: str) -> None: ...
+
+    app.task(name="send")(send)
+    if company == "its like":
+        other.task(name="send")(send)
+    else:
+
+        @other.task(name="send")
+        async def send_otherwise(to: str, copies: int) -> None: ...
+
+    @sender.task(name="send")
+    async def send_newly(to: str, language: str) -> None: ...
+
+    queues = ["print"] if company == "of another queue" else ["default"]
+    async with other, sender, app.worker(), AsyncExitStack() as with_others:
+        if company != "nobody":
+            await with_others.enter_async_context(other.worker(queues=queues))
+        job = await send_newly.enqueue("ann", "fr")
+        with pytest.raises(JobFailed, match="there is no argument 'language'"):
+            await job.result(30)
+    (dead,) = await app.admin.dead()
+    assert (dead.reason, len(dead.attempts)) == ("bad_arguments", 1)
+    assert "goes back" not in caplog.text
+
+
+@pytest.mark.parametrize("form", ["as now", "as before there were marks"])
+async def test_arguments_for_another_version_wait_for_a_while_and_no_longer(
+    app: Headrace, impatient: Headrace, caplog: pytest.LogCaptureFixture, form: str
+) -> None:
+    @app.task(name="known")
+    async def send(language: str) -> None: ...
+
+    tasks: tuple[Any, ...] = astuple(KnownTasks.of({"known": send.signature.mark}))
+    await app.store.kv_set(
+        WORKERS,
+        "another",
+        msgspec.msgpack.encode(
+            {
+                "name": "another", "host": "h", "pid": 1, "started_ms": 1, "beat_ms": 1,
+                "queues": {"default": 1}, "concurrency": 1, "running": 0, "version": "1",
+                "python": "3", "tasks": tasks if form == "as now" else tasks[:2],
+            }
+        ),
+        ttl=60,
+    )  # fmt: skip
+    assert "another" in [worker.name for worker in await app.admin.workers()]
+    async with impatient.worker():
+        job = await send.enqueue("fr")
+        with pytest.raises(JobFailed, match="there is no argument 'language'"):
+            await job.result(30)
+    (dead,) = await app.admin.dead()
+    assert (dead.reason, len(dead.attempts)) == ("bad_arguments", 1)
+    assert "known " in caplog.text
+    assert "goes back for other workers, and is dead (bad_arguments) if none" in caplog.text
 
 
 async def test_an_event_of_a_later_version_waits_and_its_key_goes_on(

@@ -15,9 +15,8 @@ from headrace.core.codec import SMALL, least_size
 from headrace.core.foreign_words import OF_TASKS
 from headrace.core.job import ids
 from headrace.core.job.envelope import Envelope
-from headrace.core.job.failure import Unfit
 from headrace.core.job.state import Reason
-from headrace.core.job.unknown import NotKnownHere
+from headrace.core.job.unknown import BadArguments, NotKnownHere
 from headrace.core.misfit import Misfit, UnknownContent
 from headrace.core.payload.offload import Offload
 from headrace.core.task.batch_items import awaited_item, only_item
@@ -292,8 +291,8 @@ class Task(Generic[P, R_co]):
     def unpack(
         self, envelope: Envelope, first_argument: bytes = b""
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments in an envelope, after `first_argument` if other jobs gave it; `Unfit` if
-        they do not fit."""
+        """The arguments in an envelope, after `first_argument` if other jobs gave it;
+        `BadArguments` if they do not fit."""
         signature = self.signature
         try:
             if envelope.overrides.content != signature.content:
@@ -304,7 +303,7 @@ class Task(Generic[P, R_co]):
         except UnknownContent as error:
             raise NotKnownHere(Reason.BAD_ARGUMENTS, str(error)) from None
         except Misfit as error:
-            raise Unfit(Reason.BAD_ARGUMENTS, str(error)) from None
+            raise BadArguments(str(error)) from None
 
     def with_context(
         self, context: Context, args: tuple[Any, ...], kwargs: dict[str, Any]

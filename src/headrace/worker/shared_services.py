@@ -26,6 +26,7 @@ from headrace.worker.logs.store_outage import StoreOutage
 from headrace.worker.logs.unknown_log import UnknownLog
 from headrace.worker.observer import Observer
 from headrace.worker.run.auditing import Auditing
+from headrace.worker.run.other_declarations import OtherDeclarations
 from headrace.worker.run.run_settings import RunSettings
 from headrace.worker.run.runners import Runners
 from headrace.worker.settings import WorkerSettings
@@ -99,6 +100,7 @@ class SharedServices:
             app.last_resort,
             START_TIMEOUT if lifespan is None else max(START_TIMEOUT, lifespan.timeout),
             None if totals is None else totals.count_batch,
+            others=OtherDeclarations(app.store, self.clock.now_ms),
         )
         self.make_settler = settler_of(app)
         self.runners = Runners(

@@ -10,6 +10,7 @@ from headrace import errors
 from headrace.core.job.failure import Unfit
 from headrace.core.job.retry import RemoteError
 from headrace.core.job.state import Reason
+from headrace.core.job.unknown import BadArguments
 from headrace.errors import BatchError, Defer, Reject, RetryLater, TaskCancelled, TaskControl
 from headrace.worker.processes.child import _reply
 from headrace.worker.processes.messages import error_of
@@ -19,7 +20,8 @@ RAISED: list[BaseException] = [
     Reject("why"),
     RetryLater(5, "why"),
     TaskCancelled(),
-    Unfit(Reason.BAD_ARGUMENTS, "why"),
+    Unfit(Reason.EXPIRED, "why"),
+    BadArguments("why"),
 ]
 
 

@@ -34,7 +34,7 @@ from headrace.client.watch import JobUpdate
 from headrace.core import bounds as limits
 from headrace.core.job import ids as id_codec
 from headrace.core.job.constraints import decode_constraints
-from headrace.core.job.envelope import is_newer
+from headrace.core.job.envelope import id_and_task, is_newer
 from headrace.core.job.ids import JobId
 from headrace.core.job.state import ENDED, State
 from headrace.core.masking import NOTHING_HIDDEN, Masks
@@ -233,8 +233,11 @@ class JobAdmin(AdminContext):
             event_why = partial(EventWhy, redaction=self._redaction, unknown=after, lease=lease)
             return " ".join([await event_why(store, *each).answer() for each in found])
         name, key, seen = unfinished(found)
-        # The fallback gets jobs whose task nobody knows, and nobody here can read which this is of.
-        fallback = None if is_newer(seen.envelope) else self._app.last_resort
+        # The fallback gets jobs of tasks that its app does not have, and nobody here can read which
+        # task one in a newer format is of.
+        task = id_and_task(seen.envelope)[1].decode("utf-8", "replace")
+        has_none = is_newer(seen.envelope) or task in self._app.tasks
+        fallback = None if has_none else self._app.last_resort
         unknown = unknown_rule(fallback, self._app.unknown_task_after)
         why = Why(store, name, key, seen, self._redaction, unknown=unknown, lease=lease)
         return await why.answer()

@@ -46,7 +46,7 @@ class Why:
     """Explains the state of one job, from a snapshot of it."""
 
     _noun = "job"
-    _knows = "knows its task {!r}"
+    _knows = "knows its task {!r}, with these arguments"
 
     def __init__(
         self,

@@ -9,6 +9,7 @@ import msgspec
 from headrace.core.job.failure import Unfit
 from headrace.core.job.history import History, encode_history
 from headrace.core.job.outcome import Retried
+from headrace.core.job.state import Reason
 
 _FIRST_MS, _MOST_MS = 100, 10_000
 
@@ -16,6 +17,19 @@ _FIRST_MS, _MOST_MS = 100, 10_000
 class NotKnownHere(Unfit):
     """This worker cannot run it, but one with other code may: it goes back for that one. If none
     comes in time, it is dead for this reason."""
+
+
+class DeclaredOtherwise(NotKnownHere):
+    """The arguments do not fit the task as this worker declares it, and may fit it as another one
+    does."""
+
+
+class BadArguments(Unfit):
+    """The arguments do not fit the task as this worker declares it. Whoever can ask whether another
+    one declares it otherwise does, before the job is dead."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(Reason.BAD_ARGUMENTS, text)
 
 
 def back_for_others(

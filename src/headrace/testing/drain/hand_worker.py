@@ -96,7 +96,7 @@ class HandWorker:
         shared.runners = HereRunners(app)
         # There is no other worker to whom a job could go back.
         shared.settings = msgspec.structs.replace(
-            shared.settings, failed=failed, late_after=float("inf")
+            shared.settings, failed=failed, late_after=float("inf"), others=None
         )
         self.all_loops = HandLoops(
             settings, shared, lambda _, queue: None, asyncio.Event(), lambda _: None

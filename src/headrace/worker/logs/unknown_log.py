@@ -11,7 +11,7 @@ from headrace.core.clock import to_datetime
 from headrace.core.display import utc_text
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.state import Reason
-from headrace.core.job.unknown import NotKnownHere
+from headrace.core.job.unknown import DeclaredOtherwise, NotKnownHere
 
 if TYPE_CHECKING:
     from headrace.client.task import Task
@@ -67,7 +67,7 @@ class UnknownLog:
             self._fate(error.reason),
             utc_text(to_datetime(dead_ms)),
             error,
-            self._causes(error.reason),
+            self._causes(error),
             f"; {unsaid:,} more went back since the last warning" if unsaid else "",
             extra={**delivery.fields, "task": task, "reason": str(error.reason)},
         )
@@ -77,9 +77,12 @@ class UnknownLog:
             return f"goes to the fallback {self._fallback!r}"
         return f"is dead ({reason})"
 
-    def _causes(self, reason: Reason) -> str:
+    def _causes(self, error: NotKnownHere) -> str:
+        reason = error.reason
         if reason is Reason.NEWER_FORMAT:
             return ""
+        if isinstance(error, DeclaredOtherwise):
+            return "; a worker that declares the task otherwise is there, or was a minute ago"
         imported = ", ".join(self._modules()) or "no module with tasks"
         advice = _ADVICE if reason is Reason.UNKNOWN_TASK else ""
         return f"; it has imported {imported}{advice}"

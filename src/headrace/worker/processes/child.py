@@ -19,6 +19,7 @@ from headrace.client.task import Task
 from headrace.core.job.failure import Unfit, describe, expired
 from headrace.core.job.retry import names_of
 from headrace.core.job.state import Reason
+from headrace.core.job.unknown import BadArguments
 from headrace.core.misfit import Misfit
 from headrace.errors import Defer, Reject, RetryLater, TaskCancelled
 from headrace.worker.processes.bell import BellRope
@@ -172,7 +173,7 @@ class ChildRun:
             else:
                 args, kwargs = signature.decode(request.payload)
         except Misfit as error:
-            raise Unfit(Reason.BAD_ARGUMENTS, str(error)) from None
+            raise BadArguments(str(error)) from None
         self._start_clock()
         running.set(self)
         if task.injects:

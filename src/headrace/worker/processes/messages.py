@@ -12,6 +12,7 @@ import msgspec
 from headrace.core.job.failure import Unfit
 from headrace.core.job.retry import RemoteError
 from headrace.core.job.state import Reason
+from headrace.core.job.unknown import BadArguments
 from headrace.errors import Defer, Reject, RetryLater, TaskCancelled
 from headrace.worker.run.results import ResultUnfit, is_passed_on
 from headrace.worker.run.run import Run
@@ -170,6 +171,8 @@ def error_of(reply: RunReply) -> BaseException:
         case "":
             if reply.shown is not None:
                 return ResultUnfit(reply.error_text, reply.shown)
+            if reply.reason == Reason.BAD_ARGUMENTS:
+                return BadArguments(reply.error_text)
             if reply.reason:
                 return Unfit(Reason(reply.reason), reply.error_text)
             return RemoteError(reply.error_names, reply.error_text, reply.traceback)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.outcome import Outcome, Released
+from headrace.core.job.unknown import BadArguments
 from headrace.errors import AuditError
 from headrace.store.values import Control
 from headrace.worker.observer import Observe
@@ -109,6 +110,9 @@ class Executor:
         self.in_flight.mark_running(run)
         try:
             run.outcome = self._outcomes.of_value(run, await self._enter(run))
+        except BadArguments as error:
+            # Of a function in a process, which alone had read them.
+            run.outcome = self._outcomes.of_error(run, await self._intake.judged(run, error))
         except BaseException as error:
             run.outcome = self._outcomes.of_error(run, error)
         end_if_forked(self._forks)
@@ -141,6 +145,9 @@ class Executor:
         return not self._policy.returns or self._runners.has_room_for(run)
 
     def _ended(self, run: Run, value: Any, error: BaseException | None) -> None:
+        if error is not None and isinstance(error, BadArguments):
+            self.in_flight.finish(self._judge(run, error, self._failed))
+            return
         if not run.abandoned:
             run.outcome = self._outcomes.of_answer(run, value, error)
             if self._settings.events:
@@ -152,6 +159,9 @@ class Executor:
         elif not future.done():
             future.set_result(None)
             self.in_flight.remove_direct(run)
+
+    def _failed(self, run: Run, error: BaseException) -> None:
+        self._ended(run, None, error)
 
     async def _perform_batch(self, batch: BatchRun) -> None:
         """The same for jobs that run as one."""
@@ -247,11 +257,25 @@ class Executor:
 
     def _turn_back(self, run: Run, error: BaseException) -> None:
         """End a run that the intake has refused."""
+        if isinstance(error, BadArguments):
+            self.in_flight.finish(self._judge(run, error, self._turn_back))
+            return
         auditing = self.conclude(run, self._outcomes.of_error(run, error))
         if auditing is None:
             self.in_flight.give_slot()
         else:
             auditing.add_done_callback(lambda _: self.in_flight.give_slot())
+
+    async def _judge(
+        self, run: Run, error: BadArguments, go_on: Callable[[Run, BaseException], None]
+    ) -> None:
+        """Go on with what it means that the arguments do not fit."""
+        means: BaseException
+        try:
+            means = await self._intake.judged(run, error)
+        except BaseException as trouble:
+            means = trouble
+        go_on(run, means)
 
     def _refuse(self, run: Run, why: BaseException) -> None:
         """End a run that may not start: a limit is used up, or it has expired."""

@@ -17,7 +17,7 @@ from headrace.core.job.history import decode_history
 from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import task_gate
 from headrace.core.job.state import Reason
-from headrace.core.job.unknown import NotKnownHere
+from headrace.core.job.unknown import BadArguments, DeclaredOtherwise, NotKnownHere
 from headrace.core.payload.compression import CannotDecompress, NotInstalled
 from headrace.core.payload.packing import TooLarge, unpacked
 from headrace.errors import TaskCancelled
@@ -34,8 +34,8 @@ _decode_inputs = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 class Intake:
     """The first steps of every job. Each raises if the job goes no further: `Unfit` for good,
-    `NotKnownHere` for this worker, `GateClosed` for now. Arguments for a process are left as they
-    are unless `unpack_all`."""
+    `NotKnownHere` for this worker, `GateClosed` for now; `judged` says which of the first two
+    `BadArguments` are. Arguments for a process are left as they are unless `unpack_all`."""
 
     def __init__(
         self,
@@ -53,6 +53,7 @@ class Intake:
         self._max_envelope = self._max_payload + MAX_ENVELOPE_BESIDE_PAYLOAD
         self._now_ms = settings.now_ms
         self._fallback = settings.fallback
+        self._others = settings.others
         self._controls: dict[str, _QueueControl] = {}
 
     def apply_control(self, queue: str, control: Control, in_hand: Collection[JobId] = ()) -> None:
@@ -141,7 +142,7 @@ class Intake:
         run.task = task
         if envelope.overrides.feed:
             run.first_argument = _first_argument(run)
-        if self._unpack_all or task.declared.run_in != "process":
+        if self._unpack_all or task.declared.run_in != "process" or _is_doubtful(run):
             run.args, run.kwargs = task.unpack(envelope, run.first_argument)
         if run.history.unknown_since_ms and task is not self._fallback:
             # Now it is known, its version too. If it fails and comes to one that does not know it,
@@ -162,6 +163,18 @@ class Intake:
             f"this worker's app has no task {task!r}; it has "
             f"{', '.join(sorted(self._tasks)) or 'none'}",
         )
+
+    async def judged(self, run: Run, error: BadArguments) -> Unfit:
+        """What it means that the arguments do not fit: the job is dead, or goes back for a worker
+        that declares its task otherwise."""
+        name, mark = run.envelope.task, run.task.signature.mark
+        if not self._others or not await self._others.may_have(run.delivery.queue, name, mark):
+            return Unfit(error.reason, str(error))
+        try:
+            run.check_expiry()
+        except Unfit as expired:
+            return expired
+        return DeclaredOtherwise(error.reason, str(error))
 
     def check_may_run(self, run: Run) -> None:
         """Refuse a job that makes workers crash, or that has expired."""
@@ -209,6 +222,13 @@ class _QueueControl:
     def __init__(self, control: Control, in_hand: Collection[JobId]) -> None:
         self.paused = control.paused_tasks
         self.cancelling: set[JobId] = {id_ for id_ in control.cancelling if id_ not in in_hand}
+
+
+def _is_doubtful(run: Run) -> bool:
+    """Whether arguments for a process are better read here: they may be for another worker, and
+    the start of a process, and one that a limit counts, would be for nothing."""
+    other_content = run.envelope.overrides.content != run.task.signature.content
+    return other_content or run.history.unknown_since_ms > 0
 
 
 def _has_limits(constraints: bytes) -> bool:

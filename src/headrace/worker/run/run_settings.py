@@ -14,6 +14,7 @@ from headrace.core.job.outcome import Outcome
 from headrace.core.task.process_lifespan import START_TIMEOUT
 from headrace.worker.logs.failure_log import FailureLog
 from headrace.worker.logs.unknown_log import UnknownLog
+from headrace.worker.run.other_declarations import OtherDeclarations
 
 
 class RunSettings(msgspec.Struct, frozen=True):
@@ -46,3 +47,5 @@ class RunSettings(msgspec.Struct, frozen=True):
     late_after: float = 0.2
     """Seconds after which what waits for a slot, a thread or a process goes back: another worker
     may run it sooner."""
+    others: OtherDeclarations | None = None
+    """Asked about arguments that do not fit. None if there is no other worker."""
