@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Literal
+
+import pytest
 
 from headrace import Context, Headrace, Job, JobFailed, Reject
 from tests.worker.states import until
@@ -24,6 +26,31 @@ async def test_a_job_that_is_done_calls_on_success_with_its_result(app: Headrace
         await until(lambda: heard)
     assert heard == [(job.id, 42)]
     assert app.tasks["pay.on_success"].declared.queue == pay.declared.queue
+
+
+# At the top level, as tasks that another process must import have to be.
+processes = Headrace("memory://")
+
+
+@processes.task(run_in="process", result_ttl=0)
+def charged(cents: int) -> list[int]:
+    return [cents, 1]
+
+
+@pytest.mark.parametrize("run_in", ["thread", "process"])
+async def test_on_success_has_the_result_of_a_job_that_keeps_none(
+    app: Headrace, run_in: Literal["thread", "process"]
+) -> None:
+    heard: list[tuple[str, list[int]]] = []
+
+    async def thank(job: Job[list[int]], paid: list[int]) -> None:
+        heard.append((job.id, paid))
+
+    charge = app.task(run_in=run_in, result_ttl=0, on_success=thank)(charged.function)
+    async with app.worker(processes=1):
+        job = await charge.enqueue(21)
+        await until(lambda: heard)
+    assert heard == [(job.id, [21, 1])]
 
 
 async def test_a_job_that_is_dead_calls_on_dead_with_its_failure(app: Headrace) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
@@ -23,11 +24,12 @@ from headrace import (
     Middleware,
     Reject,
     Retry,
+    State,
     current,
 )
 from headrace.middleware import CaptureErrors, JobRun, LogRuns, Proceed, Send
 from headrace.store.contract import Store
-from tests.worker.states import until
+from tests.worker.states import reach, until
 
 trace: ContextVar[str] = ContextVar("trace", default="none")
 
@@ -84,6 +86,28 @@ def doubled(ctx: Context, number: int) -> tuple[int, str]:
     return number, ctx.headers["by"]
 
 
+class Returned(Middleware):
+    """Notes what functions returned."""
+
+    def __init__(self) -> None:
+        self.values: list[object] = []
+
+    async def run(self, run: JobRun, proceed: Proceed) -> Any:
+        value = await proceed()
+        self.values.append(value)
+        return value
+
+
+@elsewhere.task(run_in="process", result_ttl=0)
+def tripled(number: int) -> list[int]:
+    return [3 * number]
+
+
+@elsewhere.task(run_in="process", result_ttl=0)
+def odd_thing() -> object:
+    return sys.stdout
+
+
 @pytest.fixture
 async def app() -> AsyncIterator[Headrace]:
     async with Headrace("memory://") as app:
@@ -125,6 +149,19 @@ async def test_the_function_in_a_process_is_given_it_too() -> None:
         job: Job[Any] = await elsewhere.enqueue(doubled.call(21))
         untyped: Job[Any] = elsewhere.job(job.id)
         assert await untyped.result(60) == [[42, "middleware"]]
+
+
+async def test_it_sees_the_result_of_a_function_in_a_process_also_if_none_is_kept(
+    app: Headrace,
+) -> None:
+    task = app.task(run_in="process", result_ttl=0)(tripled.function)
+    odd = app.task(run_in="process", result_ttl=0)(odd_thing.function)
+    app.middleware(returned := Returned())
+    async with app.worker(processes=1):
+        await reach([await task.enqueue(7)], State.DONE)
+        # Nobody keeps it, so nobody minds that it cannot travel.
+        await reach([await odd.enqueue()], State.DONE)
+    assert returned.values[0] == [21]
 
 
 async def test_a_middleware_that_fails_fails_that_send_only(

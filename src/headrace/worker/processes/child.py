@@ -180,7 +180,7 @@ class ChildRun:
             args, kwargs = task.with_context(self.context(), args, kwargs)
         with task.app.enter_middleware(self):
             value = finished(cancellation.guarded(partial(task.function, *args, **kwargs)))
-        if not request.keep_result:
+        if not request.wants_result:
             return b""
         most, as_plain = task.app.max_payload, request.is_passed_on
         return encoded_result(task, value, most, as_plain=as_plain)

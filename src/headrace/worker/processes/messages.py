@@ -36,7 +36,8 @@ class RunRequest(msgspec.Struct, array_like=True):
     fence: int
     timeout: float
     headers: dict[str, str]
-    keep_result: bool
+    wants_result: bool
+    """Whether somebody wants what the function returns: callers, other jobs, or middleware."""
     first_argument: bytes = b""
     """The first argument, encoded, if it does not come with the others."""
     start_by: float = 0.0
@@ -122,6 +123,7 @@ def framed(message: msgspec.Struct) -> bytes:
 
 def request(run: Run, number: int) -> RunRequest:
     function, delivery, envelope = run.task.function, run.delivery, run.envelope
+    passed_on = is_passed_on(run)
     expires_ms = envelope.overrides.expires_ms
     return RunRequest(
         number,
@@ -135,11 +137,11 @@ def request(run: Run, number: int) -> RunRequest:
         run.fence,
         run.timeout or 0.0,
         run.headers,
-        bool(run.task.declared.result_ttl or envelope.overrides.flow),
+        bool(run.task.declared.result_ttl) or passed_on or run.result_is_seen,
         run.first_argument,
         0.0 if expires_ms is None else _by_monotonic_clock(expires_ms - run.settings.now_ms()),
         envelope.overrides.content if run.changed is None else run.task.signature.content,
-        is_passed_on(run),
+        passed_on,
         tuple(map(_importable, run.task.included_by)),
     )
 

@@ -71,6 +71,8 @@ class Run:
     """Of one that runs in a thread with something around it."""
     changed: bytes | None = None
     """The arguments as a middleware changed them, encoded."""
+    result_is_seen = False
+    """Whether middleware sees the result of a function in a process, also if it is not kept."""
     _context: Context | None = None
 
     # Set by the stopper: that it ends early, and why

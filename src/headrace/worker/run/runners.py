@@ -82,6 +82,7 @@ class RunMiddleware:
                     return lost
 
             run.begin()
+            run.result_is_seen = True
             return await running_through(wanting, seen, enter)()
 
 
