@@ -11,8 +11,11 @@ import msgspec
 import pytest
 
 from headrace import Headrace, Job, JobFailed, State, chain
+from headrace.core.job import ids
+from headrace.core.job.envelope import Overrides, encode_envelope
 from headrace.core.job.history import decode_history
 from headrace.core.job.ids import to_id
+from headrace.core.job.parcel import Parcel
 from headrace.core.workers import (
     COUNTS_ON,
     ENDED,
@@ -312,6 +315,17 @@ async def test_a_process_gives_up_arguments_that_nobody_else_takes() -> None:
                 await job.result(60)
         assert caught.value.reason == "bad_arguments"
         assert (await job.info()).attempt == 1
+
+
+async def test_a_function_in_a_process_leaves_a_job_by_a_codec_that_it_lacks() -> None:
+    async with elsewhere:
+        id = ids.new_id()
+        envelope = encode_envelope(id, "paint", b"?", Overrides(content="application/x-odd"))
+        await elsewhere.store.append("default", [Parcel(id, envelope)])
+        job: Job[None] = elsewhere.job(ids.to_text(id))
+        async with elsewhere.worker(processes=1):
+            await eventually(lambda: went_back(elsewhere, job))
+        await job.cancel()
 
 
 async def test_a_worker_that_ends_leaves_its_declarations_for_a_minute(app: Headrace) -> None:
