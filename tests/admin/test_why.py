@@ -8,7 +8,7 @@ import re
 import msgspec
 import pytest
 
-from headrace import Context, Defer, Headrace, Reject, RetryLater, State, chain, group
+from headrace import Context, Defer, Headrace, Reject, ResultLost, RetryLater, State, chain, group
 from headrace.admin.jobs.why import Why
 from headrace.core.job.history import Attempt, History
 from tests.admin.burying import bury, envelope, one_attempt
@@ -237,6 +237,20 @@ async def test_a_job_that_waits_for_many_names_a_few_of_them(app: Headrace) -> N
     assert [job.id in why for job in flow.jobs[:5]].count(True) == 3
     await flow.jobs[0].cancel()
     assert flow.jobs[0].id not in await app.admin.why(middle.id)
+
+
+async def test_a_job_whose_result_is_lost(app: Headrace) -> None:
+    @app.task
+    async def train() -> object:
+        return {"model": object}
+
+    async with app.worker():
+        job = await train.enqueue()
+        with pytest.raises(ResultLost) as lost:
+            await job.result(timeout=60)
+    why = await app.admin.why(job.id)
+    assert why.startswith("It has been done since 20")
+    assert why.endswith(f", but its result is lost: {lost.value.problem}.")
 
 
 async def test_jobs_that_have_ended(app: Headrace) -> None:

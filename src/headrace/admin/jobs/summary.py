@@ -214,7 +214,7 @@ class JobDetail(JobSummary):
         envelope, constraints = opened(snapshot.envelope), decode_constraints(snapshot.constraints)
         overrides = None if envelope is None else envelope.overrides
         masks = redaction.masks(envelope, constraints, _result(snapshot))
-        lost = _lost(snapshot)
+        lost = lost_result_of(snapshot)
         return cls(
             **_fields_of(summary),
             arguments=redaction.arguments(envelope),
@@ -237,7 +237,7 @@ class JobDetail(JobSummary):
             once=tuple(map(masks.text, sorted(once))),
             event=event_in(ids.to_id(summary.id), envelope, redaction),
             cause=JobCause.of(snapshot),
-            lost_result=redaction.value(summary.task, masks.text(lost)) if lost else None,
+            lost_result=redaction.value(summary.task, masks.text(lost.lost)) if lost else None,
         )
 
 
@@ -280,11 +280,13 @@ def _has_result(snapshot: JobSnapshot) -> bool:
     return verdict is not None and verdict.state is State.DONE and not verdict.lost
 
 
-def _lost(snapshot: JobSnapshot) -> str:
+def lost_result_of(snapshot: JobSnapshot) -> Verdict | None:
+    """The verdict on a job that is done, while it is kept, if what it returned cannot travel."""
     try:
-        return decode_verdict(snapshot.verdict).lost if snapshot.verdict else ""
+        verdict = decode_verdict(snapshot.verdict) if snapshot.verdict else None
     except Malformed:
-        return ""
+        return None
+    return verdict if verdict is not None and verdict.lost else None
 
 
 def _result(snapshot: JobSnapshot) -> Any:

@@ -10,7 +10,7 @@ from headrace.admin.jobs.flow_text import flow_text, of_task, parents_text
 from headrace.admin.jobs.gathering_text import gathering_text
 from headrace.admin.jobs.obstacles import busy_text, coming_again, obstacle_of
 from headrace.admin.jobs.silence import silence_of, worker_of
-from headrace.admin.jobs.summary import JobSummary, key_of
+from headrace.admin.jobs.summary import JobSummary, key_of, lost_result_of
 from headrace.admin.redaction import CLEAR, Redaction
 from headrace.client.attempts import run_started
 from headrace.core.clock import to_datetime
@@ -111,12 +111,18 @@ class Why:
         job = self._job
         is_done = job.state is State.DONE
         if job.ended is None:
-            return "It is done." if is_done else "It was cancelled."
+            return f"It is done{self._loss}." if is_done else "It was cancelled."
         sentence = "It has been done since" if is_done else "It was cancelled at"
         sentence += f" {utc_text(job.ended)}"
         if job.attempt > 1:
             sentence += f", after {plural(job.attempt, 'attempt')}"
-        return f"{sentence}."
+        return f"{sentence}{self._loss}."
+
+    @property
+    def _loss(self) -> str:
+        """That its result is lost, and why, as part of a sentence."""
+        lost = lost_result_of(self._seen)
+        return f", but its result is lost: {self._masks.text(lost.error_text)}" if lost else ""
 
     async def _scheduled(self) -> str:
         due_ms, now_ms = self._seen.due_ms or 0, await self._store.time_ms()
