@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ import pytest
 
 from headrace import ArgumentError, ConfigError, Headrace, Retry
 from headrace.admin import Admin
+from headrace.core.masking import Masks
 from tests.admin.burying import bury, envelope, one_attempt
 from tests.vault import CARD, Payment, Vault, hide, leaks
 
@@ -94,6 +96,43 @@ async def test_names_that_stand_for_others_tell_the_same_from_another(
     assert one.key == other.key
     assert one.lane == f"key:{one.key}"
     assert (await app.admin.job(ids["lane"])).key == f"k-{CARD}"
+
+
+async def test_a_name_stands_for_another_on_all_pages_and_by_a_secret_of_the_store(
+    app: Headrace, filled: tuple[Admin, dict[str, str]]
+) -> None:
+    _, ids = filled
+    # As several processes would that show something for the first time.
+    admins = [app.admin.redacted() for _ in range(5)]
+    jobs = await asyncio.gather(*(admin.job(ids["lane"]) for admin in admins))
+    assert len({job.key for job in jobs}) == 1
+    store = (await app.session()).store
+    (secret,) = (await store.kv_all("redaction")).values()
+    assert len(secret) == 32
+    await store.kv_set("redaction", "salt", bytes(32))
+    assert (await app.admin.redacted().job(ids["lane"])).key != jobs[0].key
+
+
+async def test_a_name_stands_for_another_after_a_restart_too(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    async with Headrace(url, redact=hide) as app:
+        ids = await Vault(app).fill()
+        shown = (await app.admin.redacted().job(ids["lane"])).key
+    async with Headrace(url, redact=hide) as app:
+        assert (await app.admin.redacted().job(ids["lane"])).key == shown
+
+
+async def test_a_secret_that_is_none_is_not_used(
+    app: Headrace, filled: tuple[Admin, dict[str, str]]
+) -> None:
+    _, ids = filled
+    store = (await app.session()).store
+    names = set()
+    for odd in (b"", b"1"):
+        await store.kv_set("redaction", "salt", odd)
+        names.add((await app.admin.redacted().job(ids["lane"])).key)
+    assert len(names) == 1
+    assert Masks([CARD], salt=b"1").name(f"k-{CARD}") not in names
 
 
 async def test_a_key_is_freed_by_the_name_that_is_shown(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,7 +13,7 @@ from headrace.admin.pages import Walk
 from headrace.admin.redaction import CLEAR, Redaction, redaction_of
 from headrace.core import bounds as limits
 from headrace.core.queue_names import group_queue, group_source, is_log, log_source
-from headrace.errors import ConfigError, GroupNotFound, TopicNotFound
+from headrace.errors import ConfigError, GroupNotFound, HeadraceError, TopicNotFound
 
 if TYPE_CHECKING:
     from headrace.admin.app import AdminApp
@@ -55,6 +56,14 @@ class AdminContext:
         if self._recorder is None or self._redaction.active:
             return self._redaction
         return redaction_of(self._app)
+
+    async def _prepared_for_records(self) -> Redaction:
+        """The same, for names too; as far as the store answers: what fails is recorded as well."""
+        redaction = self._redaction_of_records
+        if redaction.active:
+            with suppress(HeadraceError):
+                await redaction.prepare((await self._app.session()).store)
+        return redaction
 
     def _edited(self, task: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         """Note changed arguments of a job for the record, if there is one."""
@@ -171,4 +180,6 @@ class AdminContext:
         return found
 
     async def _store(self) -> Store:
-        return (await self._app.session()).store
+        store = (await self._app.session()).store
+        await self._redaction.prepare(store)
+        return store

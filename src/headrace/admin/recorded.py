@@ -43,7 +43,8 @@ def recorded(method: Method[D, P, R]) -> Recorded[D, P, R]:
             return await method(self, *args, **kwargs)
         given = signature.bind(self, *args, **kwargs)
         given.apply_defaults()
-        action = PendingAction(method.__name__, *_said(given.arguments, self._redaction_of_records))
+        said = _said(given.arguments, await self._prepared_for_records())
+        action = PendingAction(method.__name__, *said)
         acting = self._acting(action)
         async with recorder.recording(action, acting._action_log):
             result = await method(acting, *args, **kwargs)

@@ -7,10 +7,10 @@ and the terminal view.
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from hashlib import blake2b
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -31,11 +31,12 @@ from headrace.core.job.envelope import Envelope
 from headrace.core.job.progress import Progress
 from headrace.core.masking import NOTHING_HIDDEN, Masks, hidden_in
 from headrace.core.queue_names import is_log
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
     from headrace.admin.app import AdminApp
     from headrace.client.attempts import AttemptInfo
+    from headrace.store.contract import Store
 
 log = logging.getLogger("headrace.admin")
 
@@ -45,12 +46,17 @@ returns what is shown of it."""
 
 FAILED = "(hidden: redact failed)"
 _KEY = "key:"
+_SPACE, _SALT = "redaction", "salt"
+_SALT_BYTES = 32
 
 
 class Redaction:
     """No redaction: everything is shown."""
 
     active = False
+
+    async def prepare(self, store: Store) -> None:
+        """Read what the store keeps for it. Called before anything is shown."""
 
     def arguments(self, envelope: Envelope | None) -> Any:
         """What is shown of the arguments of a job, or of the data of an event."""
@@ -97,10 +103,17 @@ class Hooked(Redaction):
     def __init__(self, app: AdminApp, hooks: Sequence[Redact]) -> None:
         self._app = app
         self._hooks = hooks
-        # So that hidden names cannot be guessed by trying.
-        where = f"{app.url}\0{app.namespace}".encode()
-        self._salt = blake2b(where, digest_size=32).digest()
-        self._all = Masks(everything=True, salt=self._salt)
+        self._use_salt(_own_salt)
+        self._is_prepared = False
+
+    async def prepare(self, store: Store) -> None:
+        if not self._is_prepared:
+            self._use_salt(await _salt_in(store))
+            self._is_prepared = True
+
+    def _use_salt(self, salt: bytes) -> None:
+        self._salt = salt
+        self._all = Masks(everything=True, salt=salt)
 
     def arguments(self, envelope: Envelope | None) -> Any:
         return None if envelope is None else self.value(envelope.task, self._given(envelope))
@@ -172,6 +185,25 @@ class Hooked(Redaction):
 
 
 _FAILURE = object()
+# Where the store cannot keep one: names are then the same in this process alone.
+_own_salt = secrets.token_bytes(_SALT_BYTES)
+
+
+async def _salt_in(store: Store) -> bytes:
+    """A secret that all processes share, so that a hidden name is replaced alike on every page, and
+    nobody finds it by trying out names. Made up by the first one that needs it."""
+    found = (await store.kv_all(_SPACE)).get(_SALT)
+    if found is None:
+        made = secrets.token_bytes(_SALT_BYTES)
+        try:
+            if await store.kv_set(_SPACE, _SALT, made, expected=None):
+                return made
+        except StoreError:
+            # Full, or for a user who may only read.
+            return _own_salt
+        found = (await store.kv_all(_SPACE)).get(_SALT)
+    # An odd value from elsewhere would be no secret.
+    return found if found is not None and len(found) == _SALT_BYTES else _own_salt
 
 
 def redaction_of(app: AdminApp, more: Redact | None = None) -> Redaction:
