@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -31,9 +32,9 @@ async def runs_a_job(url: str) -> int:
 
 
 async def test_jobs_run_over_a_socket(tmp_path: Path) -> None:
-    socket = tmp_path / "redis.sock"
-    with RedisServer(tmp_path, {"unixsocket": str(socket)}):
-        assert await runs_a_job(f"unix://{socket}") == 5
+    path = tmp_path / "redis.sock"
+    with RedisServer(tmp_path, {"unixsocket": str(path)}):
+        assert await runs_a_job(f"unix://{path}") == 5
 
 
 @pytest.fixture
@@ -80,6 +81,32 @@ async def test_a_certificate_that_is_not_trusted_ends_the_wait(encrypted: RedisS
     assert "is not trusted" in str(await waits_in_vain(in_a_cluster))
     behind = untrusted.replace("rediss:", "rediss+sentinel:").replace("/0", "/shop/0")
     assert "is not trusted" in str(await waits_in_vain(behind))
+
+
+async def test_a_port_without_tls_ends_the_wait(encrypted: RedisServer) -> None:
+    plain = f"rediss://127.0.0.1:{encrypted.port}/0?socket_connect_timeout=0.5"
+    in_a_cluster = plain.replace("rediss:", "rediss+cluster:")
+    behind = plain.replace("rediss:", "rediss+sentinel:").replace("/0", "/shop/0")
+    for url in (plain, in_a_cluster, behind):
+        assert "speaks no TLS at this port: write redis://" in str(await waits_in_vain(url))
+
+
+async def test_a_server_of_something_else_that_speaks_no_tls_ends_the_wait() -> None:
+    def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        assert "speaks no TLS" in str(await waits_in_vain(f"rediss://127.0.0.1:{port}/0"))
+
+
+async def test_a_server_that_is_silent_is_waited_for() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(StoreUnavailable, match="Timeout") as away:
+            await Headrace(f"rediss://127.0.0.1:{port}/0?socket_connect_timeout=0.1").session()
+    assert away.value.retryable
 
 
 async def test_valkey_has_its_own_names_for_the_same(encrypted: RedisServer) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import redis.exceptions as driver
 
 from headrace.errors import StoreError, StoreFull, StoreMismatch, StoreUnavailable
+from headrace.store.redis.connection.tls import NoTLS
 from headrace.store.redis.keys import namespace_of
 
 
@@ -77,6 +78,12 @@ class NotTrusted(Refused):
     answered = False
 
 
+class NotEncrypted(Refused):
+    """The URL asks for TLS, and what listens there speaks none. Nothing was done."""
+
+    answered = False
+
+
 _NOBODY = re.compile(r"Error \d+ connecting to (\S+?)\.(?: |$)")
 
 
@@ -122,6 +129,11 @@ def _unreachable(error: Exception, sent: bool) -> StoreError:
             return NotTrusted(
                 f"the certificate of the Redis server is not trusted: {why}; name the authority "
                 "that signed it with ssl_ca_certs=FILE in the URL"
+            )
+        if isinstance(cause, NoTLS):
+            return NotEncrypted(
+                "the Redis server speaks no TLS at this port: write redis:// in the URL, or name "
+                "the port for TLS"
             )
         if isinstance(cause, ConnectionRefusedError) and (at := _NOBODY.match(str(error))):
             return StoreUnavailable(f"Redis cannot be reached: nothing listens at {at[1]}")
