@@ -15,6 +15,7 @@ from tests.cli.programs import Program
 SHOP = '''
 """What the workers in these tests run. Facts are told by files: they need no clock."""
 import asyncio
+import os
 import sys
 import time
 from pathlib import Path
@@ -27,6 +28,11 @@ app = Headrace(namespace="shop")
 @app.task
 async def touch(name: str) -> None:
     Path(name).touch()
+
+
+@app.task
+async def reveal(name: str) -> None:
+    Path(name).write_text(" ".join(os.environ))
 
 
 @app.task(queue="mail", retry=Retry(1))

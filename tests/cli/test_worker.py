@@ -52,6 +52,15 @@ def test_a_burst_ends_by_itself(start: Start, shop: Path, processes: str) -> Non
     assert "the burst ends; left for later: nothing" in worker.output
 
 
+def test_tasks_do_not_see_the_variables_of_the_dashboard(start: Start, shop: Path) -> None:
+    send("reveal", "variables")
+    secrets = {"HEADRACE_DASHBOARD_AUTH": "ann:s3cret42", "HEADRACE_DASHBOARD_SECRET": "x" * 16}
+    assert start("worker", "shop:app", "--burst", HEADRACE_KEEP_DONE="5", **secrets).ended() == 0
+    seen = (shop / "variables").read_text().split()
+    assert "HEADRACE_KEEP_DONE" in seen
+    assert not secrets.keys() & set(seen)
+
+
 @pytest.mark.parametrize("processes", ["1", "2"])
 @pytest.mark.parametrize(
     ("arguments", "text"),

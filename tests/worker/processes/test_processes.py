@@ -22,6 +22,7 @@ from headrace import (
     RetryLater,
     TaskCancelled,
 )
+from headrace.web.auth import secret
 from tests.worker.states import until
 
 # At the top level, as tasks that another process must import have to be.
@@ -54,6 +55,11 @@ def last_words(what: str) -> str:
 @app.task(run_in="process", retry=ONCE, timeout=0.4)
 def quick() -> int:
     return 7
+
+
+@app.task(run_in="process", retry=ONCE)
+def variables() -> list[str]:
+    return list(os.environ)
 
 
 @app.task(run_in="process", retry=ONCE)
@@ -172,6 +178,20 @@ async def test_the_start_of_a_process_is_not_the_time_of_its_job(
     (tmp_path / "sitecustomize.py").write_text("import time\ntime.sleep(1)\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert await (await quick.enqueue()).result(60) == 7
+
+
+async def test_a_process_does_not_have_the_variables_of_the_dashboard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    secrets = [name for name in vars(secret).values() if str(name).startswith("HEADRACE_")]
+    assert len(secrets) == 2
+    for name in (*secrets, "HEADRACE_DASHBOARD_AUTH", "SHOP_OWN_VARIABLE"):
+        monkeypatch.setenv(name, "a secret of others")
+    async with app, app.worker(processes=1):
+        seen = await (await variables.enqueue()).result(60)
+    assert "SHOP_OWN_VARIABLE" in seen
+    assert not any(name.startswith("HEADRACE_DASHBOARD") for name in seen)
+    assert "HEADRACE_DASHBOARD_AUTH" in os.environ, "a dashboard in this process may need it"
 
 
 @pytest.mark.usefixtures("worker_name")

@@ -29,6 +29,7 @@ from headrace.core.scaling.scaling import Scaling
 from headrace.errors import ConfigError
 from headrace.worker.logs.banner import Banner
 from headrace.worker.processes.child_lifetime import follow_supervisor, start_process
+from headrace.worker.processes.environment import forget_dashboard
 from headrace.worker.processes.gauge import Gauge
 from headrace.worker.processes.supervisor import Supervisor
 from headrace.worker.store_wait import StoreWait
@@ -83,6 +84,8 @@ def worker(
     # First: the supervisor may end, or ask for an end, while the app is imported.
     exit_on_signal()
     follow_supervisor()
+    # Before the app is imported: its modules find the same here as in the processes of tasks.
+    forget_dashboard()
     chosen, context = one_app(app, app_option), click.get_current_context()
     if chosen is None:
         raise click.UsageError("say which app: headrace worker shop:app", context)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from headrace.worker.processes.environment import passed_on
 from headrace.worker.processes.signals import dump_held_back
 
 # The variable that gives a worker process the pid of its supervisor.
@@ -38,7 +39,7 @@ def start_process(
     with dump_held_back():
         return subprocess.Popen(
             command,
-            env={**os.environ, **(settings or {}), SUPERVISOR: str(os.getpid())},
+            env={**passed_on(), **(settings or {}), SUPERVISOR: str(os.getpid())},
             stdin=subprocess.DEVNULL,
             # A Ctrl-C in the terminal is for the supervisor, which signals its processes once.
             start_new_session=True,

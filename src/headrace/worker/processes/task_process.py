@@ -12,6 +12,7 @@ from typing import Any, Protocol, assert_never
 
 from headrace.client.context import RunReporter
 from headrace.errors import ProcessDied
+from headrace.worker.processes.environment import passed_on
 from headrace.worker.processes.held_runs import HeldRuns, Preparation, Submission
 from headrace.worker.processes.messages import (
     OnceReply,
@@ -237,7 +238,7 @@ class TaskProcess:
                 str(os.getpid()),
                 *map(str, ends),
                 pass_fds=ends,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env={**passed_on(), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                 # A Ctrl-C in the terminal is for the worker, which ends its processes.
                 start_new_session=True,
             )
