@@ -4,6 +4,7 @@ and take the options given, their formats are valid."""
 from __future__ import annotations
 
 import configparser
+import ipaddress
 import json
 import re
 import shlex
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis as redis_driver
 import yaml
 from tests.docs.test_docs import ROOT, blocks, resolved
 from tests.servers import RedisServer
@@ -32,13 +34,20 @@ def documents(path: Path) -> list[Any]:
     return list(yaml.safe_load_all(path.read_text()))
 
 
-def containers() -> Iterator[list[str]]:
-    """The command of each container of a pod."""
+def pods() -> Iterator[tuple[str, dict[str, Any]]]:
+    """The pod of each deployment on Kubernetes, with a name for it."""
     for path in YAML:
         for document in documents(path):
             if document.get("kind") == "Deployment":
-                for container in document["spec"]["template"]["spec"]["containers"]:
-                    yield [*container["command"], *container["args"]]
+                pod = document["spec"]["template"]
+                yield pod["metadata"]["labels"]["app"], pod["spec"]
+
+
+def containers() -> Iterator[list[str]]:
+    """The command of each container of a pod."""
+    for _, pod in pods():
+        for container in pod["containers"]:
+            yield [*container["command"], *container["args"]]
 
 
 def services() -> dict[str, Any]:
@@ -84,12 +93,9 @@ def test_a_worker_has_more_time_than_its_drain() -> None:
     for unit in UNITS:
         if (drain := drain_of(started(unit))) is not None:
             assert int(settings_of(unit)["TimeoutStopSec"][-1]) >= drain + 15
-    for path in YAML:
-        for document in documents(path):
-            if document.get("kind") == "Deployment":
-                pod = document["spec"]["template"]["spec"]
-                if (drain := drain_of(pod["containers"][0]["args"])) is not None:
-                    assert pod["terminationGracePeriodSeconds"] >= drain + 15
+    for _, pod in pods():
+        if (drain := drain_of(pod["containers"][0]["args"])) is not None:
+            assert pod["terminationGracePeriodSeconds"] >= drain + 15
 
 
 def drain_of(words: list[str]) -> float | None:
@@ -133,6 +139,96 @@ def test_the_image_has_what_its_containers_need() -> None:
     assert {"shop.py", "web.py", "requirements.txt"} <= tutorial
     assert re.search(r"^USER 10001$", text, re.MULTILINE)
     assert "headrace[all]" in (ROOT / "examples/tutorial/requirements.txt").read_text()
+
+
+def test_a_pod_has_no_right_that_it_does_not_need() -> None:
+    names = [name for name, _ in pods()]
+    assert sorted(names) == ["shop-dashboard", "shop-web", "shop-worker", "shop-worker"]
+    for name, pod in pods():
+        assert pod["securityContext"]["runAsNonRoot"], name
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        assert pod["automountServiceAccountToken"] is False, name
+        for container in pod["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }, name
+            assert container["resources"].keys() == {"requests", "limits"}, name
+            assert "memory" in container["resources"]["limits"], name
+            given = {each["name"] for each in container["env"]}
+            assert (name == "shop-dashboard") is any("DASHBOARD" in each for each in given), name
+
+
+def policies() -> dict[str, dict[str, Any]]:
+    found = documents(DEPLOY / "kubernetes.yaml")
+    return {
+        document["metadata"]["name"]: document["spec"]
+        for document in found
+        if document["kind"] == "NetworkPolicy"
+    }
+
+
+def test_a_pod_is_reached_by_those_alone_who_are_named() -> None:
+    ours = [name for name, pod in pods() if pod["containers"][0]["image"].startswith("registry")]
+    found = policies()
+    closed = found.pop("shop-nobody")
+    (chosen,) = closed.pop("podSelector")["matchExpressions"]
+    assert sorted(chosen["values"]) == sorted(ours)
+    assert closed == {"policyTypes": ["Ingress"]}, "no rule lets anyone in"
+    left = found.pop("shop-dashboard-leaves")
+    assert left["policyTypes"] == ["Egress"]
+    assert all(rule["to"] and rule["ports"] for rule in left["egress"])
+    named = {port["name"] for _, pod in pods() for port in pod["containers"][0]["ports"]}
+    for policy in found.values():
+        for rule in policy["ingress"]:
+            assert rule["from"]
+            assert all(each["namespaceSelector"] for each in rule["from"])
+            assert {each["port"] for each in rule["ports"]} <= named
+
+
+def test_a_proxy_that_is_trusted_is_no_network_of_others() -> None:
+    given = [words[words.index("--proxy") + 1] for words in commands() if "--proxy" in words]
+    assert len(given) == 2
+    for address in given:
+        assert ipaddress.ip_network(address).num_addresses <= 256, address
+
+
+def test_redis_beside_the_containers_wants_a_password(tmp_path: Path) -> None:
+    (document,) = documents(DEPLOY / "compose.yaml")
+    redis = document["services"]["redis"]
+    (config,) = redis["configs"]
+    assert redis["command"][2:] == ["--include", config["target"]]
+    assert "ports" not in redis
+    text = document["configs"][config["source"]]["content"]
+    assert "${REDIS_PASSWORD}" in text
+    (tmp_path / "password.conf").write_text(text.replace("${REDIS_PASSWORD}", "another1"))
+    with RedisServer(tmp_path, {"include": str(tmp_path / "password.conf")}) as server:
+        with pytest.raises(redis_driver.AuthenticationError):
+            redis_driver.Redis(port=server.port).ping()
+        assert redis_driver.Redis(port=server.port, password="another1").ping()
+    for name, service in document["services"].items():
+        if name != "redis":
+            url = service["environment"]["HEADRACE_URL"]
+            assert re.fullmatch(r"redis://:\$\{REDIS_PASSWORD:\?.*\}@redis:6379/0", url), name
+            assert service["cap_drop"] == ["ALL"], name
+
+
+def test_no_worker_has_the_variables_of_the_dashboard() -> None:
+    named = re.compile(r"^EnvironmentFile=-?(.*)$", re.MULTILINE)
+    read = {unit.name: named.findall(unit.read_text()) for unit in UNITS}
+    users = {unit.name: settings_of(unit)["User"] for unit in UNITS}
+    board = set(read.pop("headrace-dashboard.service"))
+    assert len(board) == 2
+    shared = {"/etc/shop/headrace.env"}
+    for name, files in read.items():
+        assert board & set(files) == shared, name
+        assert users[name] != users["headrace-dashboard.service"]
+        text = (DEPLOY / name).read_text()
+        assert "HEADRACE_DASHBOARD" not in text
+    for name, service in services().items():
+        has = any("DASHBOARD" in variable for variable in service.get("environment", {}))
+        assert has is (name == "dashboard"), name
 
 
 def test_redis_takes_its_settings_and_may_be_trusted_with_jobs(tmp_path: Path) -> None:
