@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
+from headrace.web.auth.secret import own_host
 from headrace.web.auth.users import Passwords
 from tests.browser.serving import dashboard_at, served, tokens
 from tests.browser.shop import Shop
@@ -123,3 +124,37 @@ async def test_without_auth_the_token_is_asked_for_and_can_be_typed(
             await visitor.button("Log in").click()
             await expect(page).to_have_url(f"{home}/queues")
             await expect(page.locator("[data-pulse]")).to_have_text("Live")
+
+
+async def test_the_cookie_of_the_own_name_goes_to_no_other_server(
+    shop: Shop, browser: Browser
+) -> None:
+    heard: list[str] = []
+
+    async def listen(request: Request) -> HTMLResponse:
+        heard.append(request.headers.get("cookie", ""))
+        return HTMLResponse("<title>Elsewhere</title><link rel=icon href=data:,>")
+
+    async with shop.app as app, dashboard_at(app) as home:
+        token = tokens.pop(home)
+        name = own_host(token)
+        own = home.replace("127.0.0.1", name)
+        async with (
+            served(Starlette(routes=[Route("/", listen)])) as there,
+            visiting(browser, own) as visitor,
+        ):
+            await shop.greet.enqueue("someone")
+            await visitor.go(f"/queues?token={token}")
+            await expect(visitor.page).to_have_url(f"{own}/queues")
+            await visitor.button("Pause queue mail").click()
+            await expect(visitor.flash).to_contain_text("Paused queue mail")
+            kept = await visitor.page.context.cookies()
+            assert {cookie["domain"] for cookie in kept} == {name}, "of this host alone"
+            for other in ("127.0.0.1", "localhost", "another.localhost", name):
+                elsewhere = there.replace("127.0.0.1", other)
+                visitor.origins.append(elsewhere)
+                await visitor.page.goto(elsewhere)
+                await expect(visitor.page).to_have_title("Elsewhere")
+    *others, same = heard
+    assert others == ["", "", ""]
+    assert "session" in same, "the test would prove nothing"

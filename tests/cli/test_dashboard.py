@@ -20,6 +20,7 @@ from click.testing import CliRunner
 
 from headrace.cli import main
 from headrace.errors import ConfigError
+from headrace.web.auth.secret import own_host
 from tests.cli.conftest import Start
 from tests.cli.programs import LONG, Program
 from tests.servers import RedisServer
@@ -161,6 +162,7 @@ def test_the_token_is_chosen_by_a_variable(shop: Path, start: Start) -> None:
     assert url.endswith("/?token=a%20token%20%2F%20of%20one%27s%20own")
     with browser().open(url) as answer:
         assert b"<h1>Overview</h1>" in answer.read()
+    program.says(f"http://{own_host(chosen['HEADRACE_DASHBOARD_TOKEN'])}:")
 
 
 @pytest.fixture(scope="module")

@@ -61,7 +61,7 @@ def test_jobs_schedules_dashboard_and_reload_in_one_command(shop: Path, start: S
     (shop / "mill.py").write_text(APP.format(words="first"))
     port = free_port()
     program = start("dev", "mill:app", "--port", str(port))
-    program.says(f"http://127.0.0.1:{port}/?token=")
+    program.says(f":{port}/?token=")
     person, address = visitor_of(program)
     program.says("worker    | ")
     eventually("the schedule ticks", (shop / "ticked").exists)
@@ -73,7 +73,7 @@ def test_jobs_schedules_dashboard_and_reload_in_one_command(shop: Path, start: S
     program.says("mill.py changed")
     enqueue(shop, "two")
     eventually("the new code runs", lambda: wrote(shop / "two", "second"))
-    home = f"http://127.0.0.1:{port}/"
+    home = address.partition("?")[0]
     eventually(
         "the dashboard is back, and knows its user", lambda: b"Overview" in page(person, home)
     )

@@ -31,7 +31,7 @@ VARIES = {
     r"worker [\w.-]+-\d+-[0-9a-f]{8}": "WORKER",
     r"sqlite:///\S+/headrace\.db": "STORE",
     r"token=[\w-]+": "token=TOKEN",
-    r"127\.0\.0\.1:\d+": "ADDRESS",
+    r"(127\.0\.0\.1|[0-9a-f]{16}\.localhost):\d+": "ADDRESS",
     r"\d+ threads, \d+ processes": "THREADS",
     r"in \d+\.\d+s": "in SECONDS",
 }

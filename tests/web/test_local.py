@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import time
+
 import pytest
+from itsdangerous import TimestampSigner
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
 import headrace
 from headrace import ConfigError, Headrace, dashboard
+from headrace.web.auth.secret import own_host
 from headrace.web.auth.users import Passwords
 from tests.web.browsing import HOME, TOKEN, Person
 
@@ -17,9 +22,9 @@ def store_url() -> str:
     return "memory://"
 
 
-def stranger(site: object) -> Person:
+def stranger(site: object, home: str = HOME) -> Person:
     """Another account of this machine, or a browser that was never here."""
-    person = Person(site)
+    person = Person(site, home=home)
     del person.http.headers["authorization"]
     return person
 
@@ -53,6 +58,59 @@ async def test_the_token_in_the_address_lets_in_once_and_then_a_cookie(app: Head
         again = await person.get("/queues", token=TOKEN)
         assert again.headers["location"] == "/queues", "it does not stay in the address"
         assert (await person.get("/queues", token="wrong")).status_code == 303
+
+
+DAYS, QUARTER = 30 * 86_400, 15 * 60
+OWN = f"http://{own_host(TOKEN)}:8370"
+
+
+@pytest.mark.parametrize(
+    ("home", "seconds"),
+    [
+        (OWN, DAYS),
+        (HOME, QUARTER),
+        ("http://localhost:8370", QUARTER),
+        ("http://another.localhost:8370", QUARTER),
+        # The browser sends it to those alone whose certificate it trusts.
+        ("https://127.0.0.1:8370", DAYS),
+    ],
+)
+async def test_a_session_that_other_servers_get_to_see_is_short(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch, home: str, seconds: int
+) -> None:
+    site = dashboard(app, token=TOKEN)
+    for typed in (False, True):
+        async with stranger(site, home) as person:
+            given = await person.log_in("", TOKEN) if typed else await person.get("/", token=TOKEN)
+            (cookie,) = [c for c in given.headers.get_list("set-cookie") if "session" in c]
+            assert f"Max-Age={seconds}" in cookie.split("; ")
+            assert not any(part.startswith("Domain") for part in cookie.split("; "))
+            assert "Overview" in await person.page("/")
+            # Whoever kept a copy keeps it for longer.
+            with monkeypatch.context() as later:
+                now = time.time() + seconds
+                later.setattr(TimestampSigner, "get_timestamp", lambda _, now=now: int(now) - 60)
+                assert (await person.get("/")).status_code == 200
+                later.setattr(TimestampSigner, "get_timestamp", lambda _, now=now: int(now) + 60)
+                assert (await person.get("/")).headers["location"] == "/login"
+
+
+async def test_a_session_of_another_name_is_none_under_the_own_name(app: Headrace) -> None:
+    site = dashboard(app, token=TOKEN)
+    async with stranger(site) as person:
+        await person.get("/", token=TOKEN)
+        (stolen,) = [text for name, text in person.http.cookies.items() if "session" in name]
+    async with stranger(site, OWN) as owner:
+        await owner.get("/", token=TOKEN)
+        (name,) = [name for name in owner.http.cookies if "session" in name]
+    async with stranger(site, OWN) as thief:
+        thief.http.cookies.set(name, stolen)
+        assert (await thief.get("/")).headers["location"] == "/login"
+
+
+def test_the_own_name_is_that_of_the_token_and_does_not_show_it() -> None:
+    assert re.fullmatch(r"[0-9a-f]{16}\.localhost", own_host(TOKEN))
+    assert own_host(TOKEN) == own_host(TOKEN) != own_host(f"{TOKEN}.")
 
 
 async def test_the_token_can_be_typed(app: Headrace) -> None:

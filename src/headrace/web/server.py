@@ -166,11 +166,11 @@ class DashboardServer(uvicorn.Server):
         access.mark_shown()
         return access.token
 
-    async def serve_at(self, listening: socket.socket) -> None:
-        """Serve a listening socket until the server is asked to exit."""
+    async def serve_at(self, listening: Sequence[socket.socket]) -> None:
+        """Serve listening sockets until the server is asked to exit."""
         async with self._app:
             try:
-                await self.serve([listening])
+                await self.serve(list(listening))
             finally:
                 await self._site.state.dashboard.background_actions.close()
 

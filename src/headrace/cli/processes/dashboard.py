@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import socket
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from ipaddress import ip_address, ip_network
@@ -18,10 +19,12 @@ import click
 from headrace.cli.app_command import of_app
 from headrace.cli.logs import log_options, log_to_stderr
 from headrace.cli.output import complain
+from headrace.cli.processes.local_address import LocalAddress, listen_beside, local_address
 from headrace.cli.processes.metrics_options import Place, metrics_options, place_of
 from headrace.cli.processes.store_option import wait_for_store_option
 from headrace.errors import ConfigError
 from headrace.worker.processes.child_lifetime import follow_supervisor
+from headrace.worker.processes.environment import DASHBOARD
 from headrace.worker.processes.signals import ending_signals, let_go_of_closed_terminal
 from headrace.worker.store_wait import StoppedWaiting, StoreWait
 
@@ -30,8 +33,7 @@ if TYPE_CHECKING:
     from headrace.web.auth.users import Passwords
     from headrace.web.server import Certificate, DashboardServer
 
-_VARIABLE = "HEADRACE_DASHBOARD_"
-_USERS = f"{_VARIABLE}AUTH"
+_USERS = f"{DASHBOARD}AUTH"
 _PORT = click.IntRange(0, 65535)
 _FILE = click.Path(dir_okay=False)
 
@@ -49,7 +51,7 @@ _FILE = click.Path(dir_okay=False)
     "--token",
     metavar="TEXT",
     help=f"Token to log in with if there is no --auth; made up by default. Better in "
-    f"${_VARIABLE}TOKEN: other users of the machine can see options.",
+    f"${DASHBOARD}TOKEN: other users of the machine can see options.",
 )
 @click.option(
     "--auth",
@@ -62,22 +64,22 @@ _FILE = click.Path(dir_okay=False)
 @click.option(
     "--ssl-certfile",
     type=_FILE,
-    envvar=f"{_VARIABLE}SSL_CERTFILE",
+    envvar=f"{DASHBOARD}SSL_CERTFILE",
     metavar="FILE",
     help="PEM certificate: serve over https.",
 )
 @click.option(
     "--ssl-keyfile",
     type=_FILE,
-    envvar=f"{_VARIABLE}SSL_KEYFILE",
+    envvar=f"{DASHBOARD}SSL_KEYFILE",
     metavar="FILE",
-    help=f"Its key, if in another file. The key's password is in ${_VARIABLE}SSL_KEYFILE_PASSWORD.",
+    help=f"Its key, if in another file. The key's password is in ${DASHBOARD}SSL_KEYFILE_PASSWORD.",
 )
 @click.option(
     "--proxy",
     "proxies",
     multiple=True,
-    envvar=f"{_VARIABLE}PROXY",
+    envvar=f"{DASHBOARD}PROXY",
     metavar="ADDRESS",
     help="Address of a proxy whose X-Forwarded-For and -Proto are trusted; may be repeated.",
 )
@@ -85,7 +87,7 @@ _FILE = click.Path(dir_okay=False)
     "--origin",
     "origins",
     multiple=True,
-    envvar=f"{_VARIABLE}ORIGIN",
+    envvar=f"{DASHBOARD}ORIGIN",
     metavar="URL",
     help="Public address, such as https://shop.example, if a proxy changes the Host header.",
 )
@@ -142,14 +144,20 @@ def dashboard(
             _serve_metrics(stack, app, metrics)
         if not ssl_certfile and not proxies and not _is_this_machine(host):
             _warn_of_plain_http(guarded=auth is not None)
-        url = _url(scheme, host, listening, server.take_token())
-        click.echo(f"headrace dashboard: {url} (Ctrl-C ends it)")
-        asyncio.run(_serve(server, app, listening, wait_for_store or 0.0))
+        token = server.take_token()
+        url = _url(scheme, host, listening, token)
+        # By https a cookie goes only to who has the certificate: no other name is needed.
+        local_token = token if scheme == "http" else None
+        address, sockets = _addresses(stack, listening, url, local_token)
+        click.echo(f"headrace dashboard: {address.url} (Ctrl-C ends it)")
+        if address.note:
+            click.echo(f"headrace dashboard: {address.note}")
+        asyncio.run(_serve(server, app, sockets, wait_for_store or 0.0))
     let_go_of_closed_terminal()
 
 
 async def _serve(
-    server: DashboardServer, app: Headrace, listening: socket.socket, patience: float
+    server: DashboardServer, app: Headrace, listening: Sequence[socket.socket], patience: float
 ) -> None:
     """Serve until a signal, which also ends the wait for the store."""
     loop, stopping = asyncio.get_running_loop(), asyncio.Event()
@@ -170,10 +178,24 @@ async def _serve(
         await server.serve_at(listening)
 
 
+def _addresses(
+    stack: ExitStack, listening: socket.socket, url: str, token: str | None
+) -> tuple[LocalAddress, list[socket.socket]]:
+    """The address to open, and where to listen: with a token, also where the dashboard's own name
+    leads to."""
+    if token is None:
+        return LocalAddress(url, ""), [listening]
+    beside = listen_beside(listening)
+    address = local_address(url, token, own_name=beside.is_ours)
+    if beside.socket is None:
+        return address, [listening]
+    return address, [listening, stack.enter_context(beside.socket)]
+
+
 def _certificate(certfile: str | None, keyfile: str | None) -> Certificate | None:
     from headrace.web.server import Certificate
 
-    password = os.environ.get(f"{_VARIABLE}SSL_KEYFILE_PASSWORD") or None
+    password = os.environ.get(f"{DASHBOARD}SSL_KEYFILE_PASSWORD") or None
     if certfile is None:
         if keyfile is not None:
             raise ConfigError("--ssl-keyfile is of no use without --ssl-certfile")

@@ -19,14 +19,16 @@ from headrace.cli.app_loader import OF_ONE_PROCESS, is_of_one_process, load_app,
 from headrace.cli.log_colours import colours_wanted
 from headrace.cli.output import harmless_lines
 from headrace.cli.processes.dev_processes import DevProcesses
+from headrace.cli.processes.local_address import LocalAddress, listen_beside, local_address
 from headrace.cli.processes.store_option import wait_for_store_option
 from headrace.core import bounds as limits
 from headrace.core.display import harmless
 from headrace.errors import ConfigError
+from headrace.worker.processes.environment import DASHBOARD
 from headrace.worker.processes.signals import DUMP, ProcessSignals, let_go_of_closed_terminal
 
 _HOST = "127.0.0.1"
-_TOKEN = "HEADRACE_DASHBOARD_TOKEN"
+_TOKEN = f"{DASHBOARD}TOKEN"
 _PATIENCE = "HEADRACE_WAIT_FOR_STORE"
 # The longest time that any option takes: what waits is restarted before.
 _FOR_EVER = str(limits.MAX_MS // 1000)
@@ -87,7 +89,8 @@ def dev(
     name = one_app(app, app_option)
     if name is None:
         raise click.UsageError("say which app: headrace dev shop:app", click.get_current_context())
-    store, folders = _checked(name, port)
+    store, folders = _checked(name)
+    own_name = _check_port(port)
     # The same after each restart, so that users stay logged in.
     token = os.environ.get(_TOKEN) or secrets.token_urlsafe(24)
     patience = _FOR_EVER if wait_for_store is None else str(wait_for_store)
@@ -99,7 +102,10 @@ def dev(
         said = f"there is no dashboard, it needs {missing}: pip install 'headrace[dashboard]'"
         click.echo(f"headrace dev: {said} (Ctrl-C stops the worker)")
     else:
-        click.echo(f"headrace dev: dashboard at {_url(port, token)} (Ctrl-C stops all)")
+        address = _address(port, token, own_name=own_name)
+        click.echo(f"headrace dev: dashboard at {address.url} (Ctrl-C stops all)")
+        if address.note:
+            click.echo(f"headrace dev: {address.note}")
     with ProcessSignals() as signals:
         processes.start()
         try:
@@ -146,28 +152,41 @@ def _is_installed(package: str) -> bool:
         return False
 
 
-def _url(port: int, token: str) -> str:
+def _address(port: int, token: str, *, own_name: bool) -> LocalAddress:
     """The address of the dashboard, which depends on its own variables too."""
-    scheme = "https" if os.environ.get("HEADRACE_DASHBOARD_SSL_CERTFILE") else "http"
-    has_users = bool(os.environ.get("HEADRACE_DASHBOARD_AUTH"))
-    asked = "" if has_users else f"?token={quote(token, safe='')}"
-    return f"{scheme}://{_HOST}:{port}/{asked}"
+    has_users = bool(os.environ.get(f"{DASHBOARD}AUTH"))
+    if os.environ.get(f"{DASHBOARD}SSL_CERTFILE"):
+        asked = "" if has_users else f"?token={quote(token, safe='')}"
+        return LocalAddress(f"https://{_HOST}:{port}/{asked}", "")
+    if has_users:
+        return LocalAddress(f"http://{_HOST}:{port}/", "")
+    plain = f"http://{_HOST}:{port}/?token={quote(token, safe='')}"
+    return local_address(plain, token, own_name=own_name)
 
 
-def _checked(name: str, port: int) -> tuple[str, list[Path]]:
+def _checked(name: str) -> tuple[str, list[Path]]:
     """The store, and the folders to watch. Raises errors that would end both processes at once."""
     app = load_app(name)
     if is_of_one_process(app):
         raise ConfigError(f"{OF_ONE_PROCESS}, and this takes two: use the default, an SQLite file")
+    names = (name.partition(":")[0], *app.modules)
+    files = [getattr(sys.modules[each], "__file__", None) for each in names]
+    return app.shown_url, [Path.cwd(), *(Path(file).parent for file in files if file)]
+
+
+def _check_port(port: int) -> bool:
+    """Whether the dashboard can have a name of its own: nobody else listens at any address that it
+    leads to. `ConfigError` if the port is taken."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((_HOST, port))
         except OSError:
             raise ConfigError(f"port {port} is taken: choose another with --port") from None
-    names = (name.partition(":")[0], *app.modules)
-    files = [getattr(sys.modules[each], "__file__", None) for each in names]
-    return app.shown_url, [Path.cwd(), *(Path(file).parent for file in files if file)]
+        beside = listen_beside(probe)
+        if beside.socket is not None:
+            beside.socket.close()
+        return beside.is_ours
 
 
 def _look_after(

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from headrace.web.auth.cookies import Signed, cookie
 from headrace.web.auth.csrf import SESSION
-from headrace.web.auth.secret import derived, token_of
+from headrace.web.auth.secret import local_key, own_host, token_of
 from headrace.web.auth.users import User
 from headrace.web.page import LoginRequired, PageError
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("headrace.web")
 
 SESSION_SECONDS = 30 * 86_400
+# Under a name whose cookies go to every server of this machine, also to one of another account.
+SHARED_SESSION_SECONDS = 15 * 60
 # Headers that proxies set: the request may come from elsewhere.
 _FORWARDING = re.compile(
     r"forward|^via$|(real|client|connecting|remote|source|origin(ating)?)-?(ip|addr|host|user)\b"
@@ -44,8 +46,8 @@ class LocalAccess:
     def __init__(self, token: str | None) -> None:
         chosen = token_of(token)
         self.token = secrets.token_urlsafe(24) if chosen is None else chosen
-        # Derived from the token alone: sessions survive a restart.
-        self.key = derived(self.token.encode("utf-8", "surrogatepass"), "local")
+        self.key = local_key(self.token)
+        self._own_host = own_host(self.token)
         self._sessions = Signed(self.key, "session")
         self._is_shown = chosen is not None
 
@@ -61,16 +63,24 @@ class LocalAccess:
         scheme, _, sent = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and self.is_token(sent.strip()):
             return True
-        return self._sessions.read(cookie(request, SESSION), SESSION_SECONDS) is not None
+        found = self._sessions.read(cookie(request, SESSION), self.session_seconds(request))
+        # A cookie that was sent to another server is of no use under the own name.
+        return found is not None and found[1:] == [_host_of(request)]
 
     def is_token(self, token: str) -> bool:
         """Whether that is the token."""
         given, wanted = (each.encode("utf-8", "surrogatepass") for each in (token, self.token))
         return hmac.compare_digest(given, wanted)
 
-    def session(self) -> str:
-        """The session cookie for a user who gave the token."""
-        return self._sessions.write(secrets.token_hex(8))
+    def session(self, request: Request) -> str:
+        """The session cookie for a user who gave the token: for the host name they came by."""
+        return self._sessions.write(secrets.token_hex(8), _host_of(request))
+
+    def session_seconds(self, request: Request) -> int:
+        """How long a session lasts under the host name of this request. By https a cookie goes only
+        to servers whose certificate the browser trusts for that name."""
+        is_own = _host_of(request) == self._own_host or request.url.scheme == "https"
+        return SESSION_SECONDS if is_own else SHARED_SESSION_SECONDS
 
     def check_local(self, request: Request) -> None:
         """Raise `PageError` if the request is, or may be, from elsewhere."""
@@ -123,9 +133,18 @@ def is_loopback(host: str) -> bool:
     return (mapped or address).is_loopback
 
 
-def _is_local_name(host: str) -> bool:
+def _host_of(request: Request) -> str:
+    """The name in the Host header, without the port."""
+    return _name_in(request.headers.get("host", ""))
+
+
+def _name_in(host: str) -> str:
     name, _, port = host.rpartition(":")
     if not name or not port.isdecimal():
         name = host
-    name = name.removeprefix("[").removesuffix("]").lower()
+    return name.removeprefix("[").removesuffix("]").lower()
+
+
+def _is_local_name(host: str) -> bool:
+    name = _name_in(host)
     return name == "localhost" or name.endswith(".localhost") or is_loopback(name)

@@ -9,7 +9,6 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from headrace.web.actions.form_actions import own_path, sent_form
 from headrace.web.auth.cookies import cookie, forget_cookie, set_cookie
 from headrace.web.auth.csrf import SESSION, VISITOR
-from headrace.web.auth.local_access import SESSION_SECONDS as LOCAL_SECONDS
 from headrace.web.auth.local_access import LocalAccess
 from headrace.web.auth.password_access import (
     DEVICE,
@@ -37,7 +36,7 @@ def login_required(visit: Visit, request: Request) -> Response:
     access = visit.dashboard.access
     if isinstance(access, LocalAccess) and access.is_token(request.query_params.get("token", "")):
         response = RedirectResponse(visit.again(token=None), 303)
-        set_cookie(request, response, SESSION, access.session(), LOCAL_SECONDS)
+        _begin_local_session(access, request, response)
         forget_cookie(request, response, VISITOR)
         return response
     if "text/html" in request.headers.get("accept", ""):
@@ -85,7 +84,7 @@ async def login(visit: Visit, request: Request) -> HtmlPage | Response:
     if isinstance(access, LocalAccess):
         if not access.is_token(form.get("password", "").strip()):
             return _form(access, back, problem="This is not the token.")
-        set_cookie(request, response, SESSION, access.session(), LOCAL_SECONDS)
+        _begin_local_session(access, request, response)
     else:
         name = form.get("name", "")
         user = await access.check(request, name, form.get("password", ""))
@@ -96,6 +95,11 @@ async def login(visit: Visit, request: Request) -> HtmlPage | Response:
     # A new CSRF token after the login: someone may have seen the old one.
     forget_cookie(request, response, VISITOR)
     return response
+
+
+def _begin_local_session(access: LocalAccess, request: Request, response: Response) -> None:
+    seconds = access.session_seconds(request)
+    set_cookie(request, response, SESSION, access.session(request), seconds)
 
 
 def _form(access: Access, back: str, name: str = "", problem: str = "") -> HtmlPage:

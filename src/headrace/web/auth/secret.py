@@ -36,3 +36,16 @@ def token_of(token: str | None) -> str | None:
 def derived(key: bytes, purpose: str) -> bytes:
     """A key for one purpose: a signature for one is invalid for another."""
     return hmac.digest(key, purpose.encode(), "sha256")
+
+
+def local_key(token: str) -> bytes:
+    """The key of a dashboard for this machine's user. Made from the token alone: sessions survive a
+    restart."""
+    return derived(token.encode("utf-8", "surrogatepass"), "local")
+
+
+def own_host(token: str) -> str:
+    """The host name of the dashboard with this token: it leads to this machine, and nobody else
+    knows it. Cookies ignore ports, so those of 127.0.0.1 go to whatever listens there; those of
+    this name go to this dashboard alone."""
+    return f"{derived(local_key(token), 'host').hex()[:16]}.localhost"
