@@ -5,16 +5,18 @@ from __future__ import annotations
 import itertools
 import json
 import struct
-from dataclasses import make_dataclass
+from dataclasses import dataclass, field, make_dataclass
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 from uuid import UUID
 
 import msgspec
 import pytest
+from pydantic import BaseModel, Field, create_model
 
 from headrace.core import codec
-from headrace.core.collisions import Collision
+from headrace.core.collisions import MOST_ALIKE, Collision, _Items
 from headrace.core.misfit import Misfit
 from headrace.core.payload.codecs import readable
 from headrace.core.payload.content import codec_for
@@ -64,12 +66,25 @@ def test_the_refusal_says_why() -> None:
 Corner: Any = make_dataclass("Corner", [(name, int) for name in "abcdefgh"], frozen=True)
 
 
+CORNERS = [dict(zip("abcdefgh", each, strict=True)) for each in tuples(256, 8)]
+# What no field takes makes no difference to the record that is hashed.
+JUNK = [{**each, "junk": f"{n}"} for n, each in enumerate(CORNERS)]
+FULL_WIDTH = {ord("0") + n: ord("\uff10") + n for n in range(10)}
+
+
+@dataclass(frozen=True)
+class Noted(Corner):  # type: ignore[misc]
+    note: str = field(default="", hash=False, compare=False)
+
+
 LARGE: dict[str, tuple[Any, Any]] = {
     "text": ({f"key {n}": n for n in range(3000)}, Any),
     "numbers": ({n: n for n in range(-3000, 3000)}, Any),
     "places": ({(x, y): x for x in range(-40, 40) for y in range(-40, 40)}, Any),
     "typed places": ({(x, y): 1 for x in range(-40, 40) for y in range(-40, 40)},
                      dict[tuple[int, int], int]),
+    "sets of texts": ({(f"{x}", f"{y}") for x in range(40) for y in range(40)},
+                      set[tuple[str, str]]),
     "sets": ({(x, y) for x in range(-40, 40) for y in range(-40, 40)}, set[tuple[int, int]]),
     "ids": ({UUID(int=n) for n in range(2000)}, set[UUID]),
     "decimals": ({Decimal(n) / 7 for n in range(2000)}, set[Decimal]),
@@ -94,6 +109,12 @@ def test_what_people_send_is_decoded_whatever_its_size(name: str) -> None:
         (frozenset[Decimal], [str(number) for number in ZEROS]),
         (set[UUID], [str(UUID(int=number)) for number in ZEROS]),
         (set[Corner], [dict(zip("abcdefgh", each, strict=True)) for each in tuples(256, 8)]),
+        (set[Decimal], [f" {number:_} " for number in ZEROS]),
+        (set[Decimal], [str(number).translate(FULL_WIDTH) for number in ZEROS]),
+        (set[Decimal], [str(number).zfill(500) for number in ZEROS]),
+        (set[tuple[str, tuple[int, ...]]], [("x", each) for each in tuples(2000)]),
+        (set[Corner], JUNK),
+        (set[Noted], [{**each, "note": str(n)} for n, each in enumerate(CORNERS)]),
     ],
 )
 def test_items_of_sets_that_collide_are_refused(kind: Any, items: list[Any]) -> None:
@@ -103,6 +124,93 @@ def test_items_of_sets_that_collide_are_refused(kind: Any, items: list[Any]) -> 
     ):
         with pytest.raises(codec.DECODE_ERRORS):
             decoder(kind)(data)
+
+
+class Point(BaseModel, frozen=True):
+    a: int
+    b: int
+    c: int = Field(validation_alias="third")
+    d: int
+    e: int
+    f: int
+    g: int
+    h: int
+
+
+class Tree(BaseModel):
+    numbers: set[int] = set()
+    children: list[Tree] = []
+
+
+def model_of(kind: Any) -> Any:
+    return create_model("Holder", items=(kind, ...))
+
+
+@pytest.mark.parametrize(
+    ("kind", "items"),
+    [
+        (set[int], list(map(str, ZEROS))),
+        (frozenset[int | None], [f" {number:_}" for number in ZEROS]),
+        (set[Decimal], list(map(str, ZEROS))),
+        (set[Fraction], [f"{number}/{3}" for number in ZEROS]),
+        (set[complex], [f"{1000003 * number}-{number}j" for number in range(1, 2000)]),
+        (set[UUID], [f"urn:uuid:{UUID(int=number)}" for number in ZEROS]),
+        (set[UUID], [f"{{{UUID(int=number)}}}" for number in ZEROS]),
+        (frozenset[tuple[int, ...]], tuples(2000)),
+        (dict[int, str], {str(number): "" for number in ZEROS}),
+        (dict[str, list[set[int]]], {"a": [[], list(map(str, ZEROS))]}),
+        (set[Point], [{**each, "junk": n} for n, each in enumerate(CORNERS)]),
+        (set[Point], [{**each, "third": each["c"], "c": 0} for each in CORNERS]),
+        (Tree, {"children": [{"children": [{"numbers": list(map(str, ZEROS))}]}]}),
+    ],
+)
+def test_items_of_sets_in_models_that_collide_are_refused(kind: Any, items: Any) -> None:
+    model, value = model_of(kind), {"items": items}
+    with pytest.raises(codec.DECODE_ERRORS, match="same hash"):
+        codec.decoder(model)(pack(value))
+    with pytest.raises(codec.DECODE_ERRORS, match="same hash"):
+        codec.json_decoder(model)(json.dumps(value).encode())
+    with pytest.raises(codec.DECODE_ERRORS, match="same hash"):
+        codec.convert(json.loads(json.dumps(value)), model)
+
+
+@pytest.mark.parametrize(
+    ("kind", "items"),
+    [
+        (set[int], list(range(-3000, 3000))),
+        (set[str], list(map(str, ZEROS))),
+        (set[tuple[str, str]], [[f"{n}", "x"] for n in range(2000)]),
+        (list[list[int]], tuples(2000)),
+        (dict[int, list[Any]], {"1": [{"a": n} for n in range(2000)]}),
+        (list[Point], [{**each, "third": 0} for each in CORNERS]),
+        (
+            set[Point],
+            [dict(zip("abcdefgh", (n, -1) * 4, strict=True), third=0) for n in range(500)],
+        ),
+    ],
+)
+def test_models_of_any_size_are_decoded(kind: Any, items: Any) -> None:
+    model = model_of(kind)
+    assert codec.decoder(model)(pack({"items": items})) == model(items=items)
+    text = json.dumps({"items": items})
+    assert codec.json_decoder(model)(text.encode()) == model.model_validate_json(text)
+
+
+def test_what_is_nested_is_read_once_and_not_at_each_level() -> None:
+    value: list[Any] = []
+    for _ in range(200):
+        value = [*range(MOST_ALIKE + 1), value]
+    looked = Looked(frozenset())
+    looked.check(value)
+    assert looked.count < 3 * 200 * MOST_ALIKE
+
+
+class Looked(_Items):
+    count = 0
+
+    def _hash_of(self, item: Any) -> int:
+        self.count += 1
+        return super()._hash_of(item)
 
 
 def test_long_numbers_that_collide_are_refused_in_json() -> None:
@@ -121,7 +229,13 @@ def test_arguments_that_collide_are_a_misfit() -> None:
 
     def typed(places: dict[tuple[int, ...], int]) -> None: ...
 
-    for function, payload in ((task, b"\x92\x91" + EVIL + b"\x80"), (typed, b"\x91" + EVIL)):
+    def modelled(tree: Tree) -> None: ...
+
+    for function, payload in (
+        (task, b"\x92\x91" + EVIL + b"\x80"),
+        (typed, b"\x91" + EVIL),
+        (modelled, pack({"tree": {"numbers": list(map(str, ZEROS))}})),
+    ):
         with pytest.raises(Misfit, match="same hash"):
             Signature(function, "task", type(None)).decode(payload)
 

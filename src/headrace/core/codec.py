@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import numbers
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from headrace.core.collisions import WORTH_CHECKING, check_items, check_keys
+from headrace.core.hashed_types import KEYED, Names, hashing_of
 
 # What encoding raises for a value that cannot travel, and decoding for bytes that do not fit.
 ENCODE_ERRORS = (TypeError, ValueError, OverflowError, RecursionError)
@@ -189,15 +190,15 @@ def decoder(kind: Any) -> Callable[[bytes], Any]:
     info = msgspec.inspect.type_info(kind)
     _check_customs(info, set())
     decode = msgspec.msgpack.Decoder(kind, dec_hook=_from_plain).decode
-    hashed, opened = _hash_types(info)
-    if not hashed and not opened:
+    hashing = hashing_of(info)
+    if not hashing.items and not hashing.is_open:
         return decode
 
     def decode_checked(data: bytes) -> Any:
         if len(data) >= WORTH_CHECKING:
             check_keys(data)
-            if hashed:
-                check_items(_decode_plain(data))
+            if hashing.items:
+                check_items(_decode_plain(data), hashing.items)
         return decode(data)
 
     return decode_checked
@@ -219,66 +220,20 @@ def _check_customs(info: Any, seen: set[int]) -> None:
                 _check_customs(found, seen)
 
 
-# Types whose hashes nobody can predict, or that have few values with one hash.
-_KEYED = (
-    msgspec.inspect.StrType,
-    msgspec.inspect.BytesType,
-    msgspec.inspect.FloatType,
-    msgspec.inspect.BoolType,
-    msgspec.inspect.NoneType,
-    msgspec.inspect.EnumType,
-    msgspec.inspect.LiteralType,
-    msgspec.inspect.DateType,
-    msgspec.inspect.TimeType,
-)
-# In MessagePack a number has 64 bits, so that at most a few have the same hash; in JSON any length.
-_KEYED_OR_SHORT = (*_KEYED, msgspec.inspect.IntType)
-_SETS = (msgspec.inspect.SetType, msgspec.inspect.FrozenSetType)
 _decode_plain = msgspec.msgpack.Decoder().decode
 _decode_plain_json = msgspec.json.Decoder().decode
 
 
-def _hash_types(info: Any, keyed: tuple[type, ...] = _KEYED_OR_SHORT) -> tuple[bool, bool]:
-    """Whether a type has sets or maps whose keys can be made to collide, and whether it leaves its
-    content open, so that MessagePack can bring such a map."""
-    hashed = opened = False
-    for part in _parts(info, {}):
-        if isinstance(part, (msgspec.inspect.AnyType, msgspec.inspect.CustomType)):
-            opened = True
-        item = part.item_type if isinstance(part, _SETS) else None
-        if isinstance(part, msgspec.inspect.DictType):
-            item = part.key_type
-        if isinstance(item, msgspec.inspect.UnionType):
-            hashed |= not all(isinstance(each, keyed) for each in item.types)
-        elif item is not None and not isinstance(item, keyed):
-            # Of keys that are left open, `check_keys` sees all.
-            is_open = isinstance(item, msgspec.inspect.AnyType) and not isinstance(part, _SETS)
-            hashed |= not is_open
-    return hashed, opened
-
-
-def _parts(info: Any, seen: dict[int, Any]) -> Iterator[Any]:
-    """A type and all types in it, each once."""
-    if not isinstance(info, msgspec.inspect.Type) or id(info) in seen:
-        return
-    seen[id(info)] = info
-    yield info
-    for name in info.__struct_fields__:
-        parts = getattr(info, name)
-        for part in parts if isinstance(parts, tuple) else (parts,):
-            yield from _parts(part.type if isinstance(part, msgspec.inspect.Field) else part, seen)
-
-
-def _is_hashed(kind: Any) -> bool:
+def _hashed_items(kind: Any) -> frozenset[Names]:
     try:
-        return _is_hashed_type(kind)
+        return _hashed_items_of_type(kind)
     except TypeError:
-        return _hash_types(msgspec.inspect.type_info(kind))[0]
+        return hashing_of(msgspec.inspect.type_info(kind)).items
 
 
 @lru_cache(maxsize=1024)
-def _is_hashed_type(kind: Any) -> bool:
-    return _hash_types(msgspec.inspect.type_info(kind))[0]
+def _hashed_items_of_type(kind: Any) -> frozenset[Names]:
+    return hashing_of(msgspec.inspect.type_info(kind)).items
 
 
 def _to_json(value: Any) -> Any:
@@ -303,14 +258,14 @@ def json_decoder(kind: Any) -> Callable[[bytes], Any]:
     info = msgspec.inspect.type_info(kind)
     _check_customs(info, set())
     decode = msgspec.json.Decoder(kind, dec_hook=_from_json).decode
-    hashed, _ = _hash_types(info, _KEYED)
+    hashed = hashing_of(info, KEYED).items
     if not hashed:
         # Keys without a type are text.
         return decode
 
     def decode_checked(data: bytes) -> Any:
         if len(data) >= WORTH_CHECKING:
-            check_items(_decode_plain_json(data))
+            check_items(_decode_plain_json(data), hashed)
         return decode(data)
 
     return decode_checked
@@ -318,8 +273,8 @@ def json_decoder(kind: Any) -> Callable[[bytes], Any]:
 
 def convert(plain: Any, kind: Any) -> Any:
     """A decoded plain value as a `kind`."""
-    if _is_hashed(kind):
-        check_items(plain)
+    if hashed := _hashed_items(kind):
+        check_items(plain, hashed)
     return msgspec.convert(plain, kind, dec_hook=_from_plain, builtin_types=_BUILTINS)
 
 

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from decimal import Decimal, InvalidOperation
+from collections.abc import Collection, Iterable, Iterator
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 from uuid import UUID
 
 import msgspec
+
+from headrace.core.hashed_types import Names
 
 MOST_ALIKE = 64
 """How many keys of one map, or items of one set, may have the same hash."""
@@ -31,8 +34,17 @@ _ARRAYS = frozenset((*range(_FIXARRAY, _FIXSTR), 0xDC, 0xDD))
 _EXTENSIONS = frozenset((0xC7, 0xC8, 0xC9, *range(0xD4, 0xD9)))
 # Each level of nesting is read once more: not as often as someone likes.
 _MOST_LEVELS = 16
-_NUMBER = re.compile(r"[-+]?[0-9.]{1,400}([eE][-+]?[0-9]{1,20})?")
+# As Python reads them: digits of all scripts, with underscores and blanks.
+_NUMBER = re.compile(r"\s*[-+]?[\d_.]{1,5000}([eE][-+]?[\d_]{1,20})?\s*")
+_FRACTION = re.compile(r"\s*[-+]?[\d_]{1,5000}/[\d_]{1,5000}\s*")
+_COMPLEX = re.compile(r"[(\d.eE+-]{1,40}[jJ]\)?")
+# A number or an id in fewer characters has a hash of its own.
 _LONG = 19
+# Plain, with dashes, and as pydantic also takes them: in braces, or as a URN.
+_ID_LENGTHS = frozenset((32, 36, 38, 45))
+
+# Of what is decoded without a type.
+_NESTED = frozenset((dict, list, tuple))
 
 _split = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 _decode = msgspec.msgpack.Decoder().decode
@@ -105,49 +117,78 @@ def _check_raw_keys(keys: list[msgspec.Raw]) -> None:
             raise Collision
 
 
-def check_items(plain: Any) -> None:
+def check_items(plain: Any, items: Collection[Names] = (frozenset(),)) -> None:
     """Refuse a decoded plain value in which a list or a map has items or keys that would collide as
-    those of a set, or once they are numbers, ids or records."""
-    found = [plain]
-    while found:
-        value = found.pop()
-        if isinstance(value, dict):
-            items, parts = list(value), list(value.values())
-        elif isinstance(value, (list, tuple)):
-            items = parts = list(value)
-        else:
-            continue
-        if len(items) > MOST_ALIKE:
-            _check_alike(items)
-        found += [part for part in parts if isinstance(part, (dict, list, tuple))]
+    those of a set, or once they are numbers, ids or records. `items` has the names of the fields of
+    records that are hashed, for each kind of them."""
+    for names in items:
+        _Items(names).check(plain)
 
 
-def _check_alike(items: list[Any]) -> None:
-    alike = defaultdict(list)
-    for item in items:
-        number = _hash_of(item)
-        if number is not None:
-            alike[number].append(item)
-    for group in alike.values():
-        if len(group) > MOST_ALIKE and len(set(map(repr, group))) > MOST_ALIKE:
-            raise Collision
+class _Items:
+    """Looks for items that collide, given the fields of records that their hash is made of: others
+    are ignored when they are decoded, and must not make a difference here."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = sorted(names)
+        # Of what is nested, so that it is read once and not at each of its levels.
+        self._known: dict[int, int] = {}
+
+    def check(self, plain: Any) -> None:
+        found = [plain]
+        while found:
+            value = found.pop()
+            if not isinstance(value, (dict, list, tuple)):
+                continue
+            if len(value) > MOST_ALIKE:
+                self._check_alike(value)
+            parts = value.values() if isinstance(value, dict) else value
+            found += [part for part in parts if type(part) in _NESTED]
+
+    def _check_alike(self, items: Iterable[Any]) -> None:
+        alike = defaultdict(list)
+        for item in items:
+            # Without fields that are hashed, no record is.
+            if self._names or type(item) is not dict:
+                alike[self._hash_of(item)].append(item)
+        for group in alike.values():
+            if len(group) > MOST_ALIKE and len({self._written(it) for it in group}) > MOST_ALIKE:
+                raise Collision
+
+    def _hash_of(self, item: Any) -> int:
+        """The hash of the value that an item decodes to. Those of text and bytes are the secret
+        ones of this process."""
+        if isinstance(item, str):
+            return _hash_of_text(item)
+        if not isinstance(item, (list, tuple, dict)):
+            return hash(item)
+        known = self._known.get(id(item))
+        if known is None:
+            parts = self._record(item) if isinstance(item, dict) else item
+            known = self._known[id(item)] = hash(tuple(map(self._hash_of, parts)))
+        return known
+
+    def _record(self, item: dict[Any, Any]) -> list[Any]:
+        return [item[name] for name in self._names if name in item]
+
+    def _written(self, item: Any) -> str:
+        """A text that differs for items that differ in what is hashed."""
+        if isinstance(item, dict):
+            return repr([(name, self._written(item[name])) for name in self._names if name in item])
+        return repr(item)
 
 
-def _hash_of(item: Any) -> int | None:
-    """The hash of the value that an item decodes to; None if nobody can predict it."""
-    if isinstance(item, str):
-        return _hash_of_text(item) if len(item) >= _LONG else None
-    if isinstance(item, (list, tuple)):
-        return hash(tuple(map(_hash_of, item)))
-    if isinstance(item, dict):
-        return hash(tuple(_hash_of(item[name]) for name in sorted(item, key=repr)))
-    return None if isinstance(item, bytes) or item is None else hash(item)
-
-
-def _hash_of_text(text: str) -> int | None:
+def _hash_of_text(text: str) -> int:
+    """The hash of the number or id that a text may be decoded to, or else that of the text."""
     try:
+        if _COMPLEX.fullmatch(text):
+            return hash(complex(text))
+        if len(text) < _LONG:
+            return hash(text)
         if _NUMBER.fullmatch(text):
             return hash(Decimal(text))
-        return hash(UUID(text)) if len(text) in (32, 36) else None
-    except (ValueError, InvalidOperation):
-        return None
+        if _FRACTION.fullmatch(text):
+            return hash(Fraction(text))
+        return hash(UUID(text)) if len(text) in _ID_LENGTHS else hash(text)
+    except (ValueError, ArithmeticError):
+        return hash(text)
