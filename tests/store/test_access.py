@@ -84,11 +84,21 @@ async def test_a_certificate_that_is_not_trusted_ends_the_wait(encrypted: RedisS
 
 
 async def test_a_port_without_tls_ends_the_wait(encrypted: RedisServer) -> None:
-    plain = f"rediss://127.0.0.1:{encrypted.port}/0?socket_connect_timeout=0.5"
+    plain = f"rediss://127.0.0.1:{encrypted.port}/0?socket_connect_timeout=0.2"
     in_a_cluster = plain.replace("rediss:", "rediss+cluster:")
     behind = plain.replace("rediss:", "rediss+sentinel:").replace("/0", "/shop/0")
     for url in (plain, in_a_cluster, behind):
-        assert "speaks no TLS at this port: write redis://" in str(await waits_in_vain(url))
+        assert f"listens at 127.0.0.1:{encrypted.port} speaks no TLS: write redis://" in str(
+            await waits_in_vain(url)
+        )
+
+
+async def test_a_port_that_speaks_tls_alone_ends_the_wait(encrypted: RedisServer) -> None:
+    plain = encrypted.url.partition("?")[0].replace("rediss:", "redis:")
+    in_a_cluster = plain.replace("redis:", "redis+cluster:")
+    behind = plain.replace("redis:", "redis+sentinel:").replace("/0", "/shop/0")
+    for url in (plain, in_a_cluster, behind):
+        assert "speaks TLS alone: write rediss://" in str(await waits_in_vain(url))
 
 
 async def test_a_server_of_something_else_that_speaks_no_tls_ends_the_wait() -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from redis.asyncio import ConnectionPool
-from redis.asyncio.connection import Connection, SSLConnection
+from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 from redis.exceptions import RedisError
 
@@ -18,7 +18,7 @@ from headrace.core.address import masked, split_url, without_password
 from headrace.errors import ConfigError, StoreError, StoreMismatch, StoreUnavailable
 from headrace.store.redis.connection.errors import Moved, Refused
 from headrace.store.redis.connection.link import DEFAULT_SETTINGS, Link, LinkSettings
-from headrace.store.redis.connection.tls import TLSConnection
+from headrace.store.redis.connection.tls import PlainConnection, TLSConnection
 
 SCHEMES = ("redis+cluster", "rediss+cluster")
 _PORT = 6379
@@ -52,6 +52,10 @@ class PlacedConnection(Connection):
         if not self.is_connected:
             self.host, self.port = await self._place()
         await super().connect()  # type: ignore[no-untyped-call]
+
+
+class PlacedPlainConnection(PlacedConnection, PlainConnection):
+    """The same, without TLS."""
 
 
 class PlacedTLSConnection(PlacedConnection, TLSConnection):
@@ -159,7 +163,7 @@ class Cluster:
         self._owners, self.nodes, self._stale = owners, frozenset(nodes), False
 
     def _connection(self, place: Place) -> Connection:
-        kind = PlacedTLSConnection if self._tls else PlacedConnection
+        kind = PlacedTLSConnection if self._tls else PlacedPlainConnection
         return kind(place=place, **self._options)
 
 
@@ -215,12 +219,17 @@ def _options(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+_OURS: dict[type[AbstractConnection], type[AbstractConnection]] = {
+    Connection: PlainConnection,
+    SSLConnection: TLSConnection,
+}
+
+
 def pool_of(url: str, options: Mapping[str, Any], *, shown: str) -> ConnectionPool:
     """The driver's view of a URL of one server."""
     try:
         pool = ConnectionPool.from_url(url, **options)
-        if pool.connection_class is SSLConnection:
-            pool.connection_class = TLSConnection
+        pool.connection_class = _OURS.get(pool.connection_class, pool.connection_class)
         # The driver checks the options only here.
         pool.make_connection()  # type: ignore[no-untyped-call]
         return pool

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import redis.exceptions as driver
 
 from headrace.errors import StoreError, StoreFull, StoreMismatch, StoreUnavailable
-from headrace.store.redis.connection.tls import NoTLS
+from headrace.store.redis.connection.tls import NoTLS, WantsTLS
 from headrace.store.redis.keys import namespace_of
 
 
@@ -78,8 +78,9 @@ class NotTrusted(Refused):
     answered = False
 
 
-class NotEncrypted(Refused):
-    """The URL asks for TLS, and what listens there speaks none. Nothing was done."""
+class WrongPort(Refused):
+    """The URL asks for TLS, and what listens there speaks none; or the other way round. Nothing was
+    done."""
 
     answered = False
 
@@ -131,9 +132,14 @@ def _unreachable(error: Exception, sent: bool) -> StoreError:
                 "that signed it with ssl_ca_certs=FILE in the URL"
             )
         if isinstance(cause, NoTLS):
-            return NotEncrypted(
-                "the Redis server speaks no TLS at this port: write redis:// in the URL, or name "
-                "the port for TLS"
+            return WrongPort(
+                f"what listens at {cause} speaks no TLS: write redis:// in the URL, or "
+                "sentinel_tls=no if it is a sentinel, or name the port for TLS"
+            )
+        if isinstance(cause, WantsTLS):
+            return WrongPort(
+                f"what listens at {cause} speaks TLS alone: write rediss:// in the URL, or "
+                "sentinel_tls=yes if it is a sentinel, or name the port without TLS"
             )
         if isinstance(cause, ConnectionRefusedError) and (at := _NOBODY.match(str(error))):
             return StoreUnavailable(f"Redis cannot be reached: nothing listens at {at[1]}")

@@ -14,7 +14,7 @@ from redis.exceptions import ConnectionError as Unreachable
 
 from headrace.core.address import split_url, without_password
 from headrace.errors import ConfigError
-from headrace.store.redis.connection.tls import TLSConnection
+from headrace.store.redis.connection.tls import PlainConnection, TLSConnection
 from headrace.store.redis.connection.url_options import SENTINEL
 
 SCHEMES = ("redis+sentinel", "rediss+sentinel")
@@ -114,8 +114,8 @@ def pool_behind(target: SentinelTarget, pool: Pool) -> ConnectionPool:
     """Connections to the server that is the master when they are opened. `pool` makes the driver's
     pool for the URL of one server, or raises an error that says what is wrong with it."""
     asked = _options(pool(target.sentinel_url))
-    kind = SentinelTLSConnection if target.is_encrypted else SentinelConnection
-    sentinels = TLSConnection if target.sentinel_url.startswith("rediss:") else Connection
+    kind = SentinelTLSConnection if target.is_encrypted else SentinelPlainConnection
+    sentinels = TLSConnection if target.sentinel_url.startswith("rediss:") else PlainConnection
     ask = ConnectionPool(connection_class=sentinels, **{**asked, **_PATIENCE})
     options = _options(pool(target.server_url))
     return ConnectionPool(connection_class=kind, target=target, asking=ask, **options)
@@ -139,6 +139,10 @@ class SentinelConnection(Connection):
         if not self.is_connected:
             self.host, self.port = await _find_master(self._target, self._asking)
         await super().connect()  # type: ignore[no-untyped-call]
+
+
+class SentinelPlainConnection(SentinelConnection, PlainConnection):
+    """The same, without TLS."""
 
 
 class SentinelTLSConnection(SentinelConnection, TLSConnection):

@@ -1,4 +1,4 @@
-"""Encrypted connections to a server."""
+"""Encrypted connections to a server, and plain ones; each notices a port for the other."""
 
 from __future__ import annotations
 
@@ -7,14 +7,36 @@ import ssl
 from contextlib import suppress
 from typing import Any
 
-from redis.asyncio.connection import SSLConnection
+import redis.exceptions as driver
+from redis.asyncio.connection import Connection, SSLConnection
 
-# Seconds to wait for the answer to one line, at most. A server that understands it answers at once.
-_PLAIN_ANSWER = 2.0
+# Seconds to wait for an answer, at most: what understands the question answers at once.
+_LOOK_SECONDS = 2.0
 
 
 class NoTLS(OSError):
-    """What listens there speaks no TLS."""
+    """What listens at this address speaks no TLS."""
+
+
+class WantsTLS(OSError):
+    """What listens at this address speaks TLS alone."""
+
+
+class PlainConnection(Connection):
+    """One without TLS."""
+
+    async def on_connect_check_health(self, check_health: bool = True) -> None:
+        """Log in. A server that wants TLS breaks the connection, which would be repeated in
+        vain for ever: caused by `WantsTLS` if that is certain."""
+        try:
+            await super().on_connect_check_health(check_health)
+            return
+        except driver.AuthenticationError:
+            raise
+        except driver.ConnectionError:
+            if not await _answers_in_tls(self.host, self.port, _patience(self)):
+                raise
+        raise driver.ConnectionError from WantsTLS(f"{self.host}:{self.port}")
 
 
 class TLSConnection(SSLConnection):
@@ -28,18 +50,33 @@ class TLSConnection(SSLConnection):
             await super()._connect()  # type: ignore[no-untyped-call]
             return
         except TimeoutError:
-            patience = min(_PLAIN_ANSWER, self.socket_connect_timeout or _PLAIN_ANSWER)
-            if not await _answers_plainly(self.host, self.port, patience):
+            if not await _answers_plainly(self.host, self.port, _patience(self)):
                 raise
         except ssl.SSLError as error:
             if error.reason != "WRONG_VERSION_NUMBER":
                 raise
-        raise NoTLS
+        raise NoTLS(f"{self.host}:{self.port}")
 
     async def disconnect(self, nowait: bool = False, *args: Any, **options: Any) -> None:
         if self._writer is not None:
             self._writer.transport.abort()
         await super().disconnect(nowait, *args, **options)
+
+
+def _patience(connection: Connection) -> float:
+    return min(_LOOK_SECONDS, connection.socket_connect_timeout or _LOOK_SECONDS)
+
+
+async def _answers_in_tls(host: str, port: int, patience: float) -> bool:
+    """Whether a server there completes a greeting in TLS, whoever it is: it is told nothing."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with suppress(OSError, TimeoutError):
+        async with asyncio.timeout(patience):
+            _, writer = await asyncio.open_connection(host, port, ssl=context)
+        writer.transport.abort()
+        return True
+    return False
 
 
 async def _answers_plainly(host: str, port: int, patience: float) -> bool:
