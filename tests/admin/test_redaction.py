@@ -122,6 +122,24 @@ async def test_a_name_stands_for_another_after_a_restart_too(tmp_path: Path) -> 
         assert (await app.admin.redacted().job(ids["lane"])).key == shown
 
 
+async def test_where_no_secret_can_be_kept_names_are_replaced_in_this_process() -> None:
+    app = Headrace("memory://", redact=hide)
+
+    @app.task
+    async def charge(card: str) -> None: ...
+
+    async with app.testing() as kit:
+        job = await charge.options(key=f"k-{CARD}").enqueue(CARD)
+        names = set()
+        for _ in range(2):
+            # As a store that is full, or whose user may only read.
+            kit.fail("kv_set")
+            names.add((await app.admin.redacted().job(job.id)).key)
+        assert len(names) == 1
+        assert not leaks(repr(names))
+        assert await app.store.kv_all("redaction") == {}
+
+
 async def test_a_secret_that_is_none_is_not_used(
     app: Headrace, filled: tuple[Admin, dict[str, str]]
 ) -> None:
