@@ -27,6 +27,8 @@ if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
+TESTS = Path(__file__).parent
+
 # Minutes long: `make chaos` sets the variable.
 collect_ignore = [] if os.environ.get("HEADRACE_CHAOS") else ["chaos"]
 
@@ -46,6 +48,7 @@ def pytest_pycollect_makeitem(name: str) -> list[pytest.Item] | None:
     return [] if by_day and name in nightly.CLASSES else None
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """By day leave what can wait; that is what `make conformance` runs, which sets the variable."""
     if os.environ.get("HEADRACE_CHAOS"):
@@ -53,7 +56,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     by_night = bool(os.environ.get("HEADRACE_CONFORMANCE"))
     left = [item for item in items if nightly.can_wait(item) is not by_night]
     config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if nightly.can_wait(item) is by_night]
+    items[:] = _side_by_side([item for item in items if nightly.can_wait(item) is by_night])
+
+
+def _side_by_side(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The tests of a folder one after another, in the order in which they come, and the folders in
+    the order of their first: what they have in common, such as a cluster, a parsed package or an
+    imported library, is then made by one or two test processes rather than by each."""
+    places = {folder: at for at, folder in enumerate(dict.fromkeys(map(_folder, items)))}
+    return sorted(items, key=lambda item: places[_folder(item)])
+
+
+def _folder(item: pytest.Item) -> str:
+    return item.path.relative_to(TESTS).parts[0]
 
 
 def pytest_collection_finish() -> None:
