@@ -2,7 +2,9 @@
 # `make test PYTHON=python3.13` does so with that Python, in a virtual environment of its own.
 SHELL := /bin/bash
 PYTHON ?=
-VENV := .venv$(if $(PYTHON),-$(notdir $(PYTHON)))
+OF_PYTHON := $(if $(PYTHON),-$(notdir $(PYTHON)))
+VENV := .venv$(OF_PYTHON)
+BUILD := .venv-build$(OF_PYTHON)
 
 # Half of a test process' time is waiting, so three of them share a core.
 CORES := $(shell getconf _NPROCESSORS_ONLN)
@@ -17,8 +19,8 @@ ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast check lint types cover coverage bench chaos conformance dist docs \
-	format screenshots servers clean
+.PHONY: help demo test test-fast check lint types cover coverage bench chaos conformance \
+	dist docs format screenshots servers clean
 
 help:  ## say what there is to make
 	@printf 'make TARGET, or make TARGET PYTHON=python3.13 for another Python:\n\n'
@@ -60,10 +62,10 @@ conformance: $(VENV)/.tools servers  ## run what `make test` leaves, such as a c
 bench: $(VENV)/.tools servers  ## measure, into bench/results.json
 	$(VENV)/bin/headrace bench --json bench/results.json
 
-# The wheel and the source archive that are uploaded.
-dist: $(VENV)/.tools  ## build the wheel and the source archive
+# The wheel and the source archive that are uploaded: no package that the lock does not name runs here.
+dist: $(BUILD)/.locked  ## build the wheel and the source archive
 	rm -rf dist
-	$(VENV)/bin/python -m build --no-isolation
+	$(BUILD)/bin/python -m build --no-isolation
 
 # A broken link, or a page in no navigation, is an error.
 docs: $(VENV)/.tools  ## build the documentation as a site, in site/
@@ -83,6 +85,11 @@ $(VENV)/.package: pyproject.toml
 $(VENV)/.tools: pyproject.toml
 	PYTHON=$(PYTHON) tools/setup tools $(VENV)
 	touch $@ $(VENV)/.package
+
+$(BUILD)/.locked: tools/build.lock
+	rm -rf $(BUILD)
+	PYTHON=$(PYTHON) tools/setup build $(BUILD)
+	touch $@
 
 servers:
 	tools/setup servers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -49,3 +50,61 @@ def test_what_is_left_out_of_a_test_run_is_run_every_night() -> None:
     nightly = ROOT / ".github/workflows/nightly.yml"
     assert set(commands(nightly)) == {"make chaos", "make conformance"}
     assert "schedule" in yaml.load(nightly.read_text(), Loader=yaml.BaseLoader)["on"]
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_what_others_wrote_is_pinned_by_its_commit_and_its_version_is_named(path: Path) -> None:
+    used = re.findall(r"uses: (.*)", path.read_text())
+    pinned = r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+"
+    assert [each for each in used if not re.fullmatch(pinned, each)] == []
+
+
+def test_an_action_has_one_version_in_all_workflows() -> None:
+    used = {each for path in WORKFLOWS for each in re.findall(r"uses: (.*)", path.read_text())}
+    assert len(used) == len({each.partition("@")[0] for each in used})
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_a_job_may_read_the_code_and_what_it_publishes_needs_no_password(path: Path) -> None:
+    workflow = yaml.safe_load(path.read_text())
+    assert workflow["permissions"] == {"contents": "read"}
+    for name, job in workflow["jobs"].items():
+        more = {"id-token": "write"} | ({"pages": "write"} if path.stem == "docs" else {})
+        assert job.get("permissions") == (more if name == "publish" else None)
+        # A job that may write runs nothing that this repository, or a package of it, brings.
+        assert name != "publish" or not [step for step in job["steps"] if "run" in step]
+        # The token with which the code was fetched is not left for what runs after that.
+        for step in job["steps"]:
+            if step.get("uses", "").startswith("actions/checkout@"):
+                assert step["with"] == {"persist-credentials": False}
+    assert "secrets." not in path.read_text()
+    assert "pull_request_target" not in path.read_text()
+
+
+def test_a_release_is_built_apart_from_all_packages_but_those_of_a_lock_with_hashes() -> None:
+    jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]
+    steps = [step["run"] for step in jobs["build"]["steps"] if "run" in step]
+    assert [step.split()[0] for step in steps] == ["make", "test"]
+    assert steps[0] == "make dist"
+    assert set(jobs["publish"]["needs"]) == {"check", "build"}
+
+    makefile = (ROOT / "Makefile").read_text()
+    assert re.findall(r"^dist: (.*?) *##", makefile, re.MULTILINE) == ["$(BUILD)/.locked"]
+    locked = makefile.partition("\n$(BUILD)/.locked: tools/build.lock\n")[2].partition("\n\n")[0]
+    assert re.findall(r"tools/setup (\w+) ", locked) == ["build"]
+    setup = (ROOT / "tools/setup").read_text()
+    assert "    build) install_locked " in setup
+    installing = setup.partition("install_locked() {")[2].partition("\n}")[0]
+    assert "--require-hashes" in installing
+    assert re.findall(r"--requirement (\S+)", installing) == ["tools/build.lock"]
+
+
+def test_the_lock_has_what_builds_and_a_hash_of_each_package() -> None:
+    lock = (ROOT / "tools/build.lock").read_text().replace("\\\n", "")
+    entries = [line for line in lock.splitlines() if line.strip() and line.lstrip()[0] != "#"]
+    pinned = r"([\w.-]+)==\S+( ; [^-]+)?( +--hash=sha256:[0-9a-f]{64})+"
+    found = [re.fullmatch(pinned, entry) for entry in entries]
+    assert None not in found, entries
+    names = {each[1] for each in found if each}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert {*project["build-system"]["requires"], "build"} <= names
