@@ -4,6 +4,7 @@ SHELL := /bin/bash
 PYTHON ?=
 OF_PYTHON := $(if $(PYTHON),-$(notdir $(PYTHON)))
 VENV := .venv$(OF_PYTHON)
+LOWEST := .venv-lowest$(OF_PYTHON)
 BUILD := .venv-build$(OF_PYTHON)
 
 # Half of a test process' time is waiting, so three of them share a core.
@@ -11,7 +12,8 @@ CORES := $(shell getconf _NPROCESSORS_ONLN)
 PARALLEL := -n $(shell echo $$(( $(CORES) < 4 ? 3 * $(CORES) : 12 ))) --dist worksteal
 # Files of tests are in memory, if there is room for them: they would wait for a disk all the time.
 MEMORY := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000000 { print "/dev/shm" }')
-PYTEST := $(if $(MEMORY),TMPDIR=$(MEMORY) )$(VENV)/bin/python -m pytest
+IN_MEMORY := $(if $(MEMORY),TMPDIR=$(MEMORY) )
+PYTEST := $(IN_MEMORY)$(VENV)/bin/python -m pytest
 # What to give pytest instead of all tests: make test ARGS="tests/worker -k pause"
 ARGS ?=
 
@@ -19,7 +21,7 @@ ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast check lint types cover coverage bench chaos conformance \
+.PHONY: help demo test test-fast lowest audit check lint types cover coverage bench chaos conformance \
 	dist docs format screenshots servers clean
 
 help:  ## say what there is to make
@@ -34,6 +36,17 @@ test: $(VENV)/.tools servers  ## run the tests, or those of ARGS="tests/worker -
 
 test-fast: $(VENV)/.tools servers  ## run the tour: each feature once, on every store
 	$(PYTEST) $(PARALLEL) tests/tour $(ARGS)
+
+# The tour, and the parts that use a package of an extra. What an old version does that the newest of
+# what it brings advises against is nothing that we can change: warnings are no errors.
+lowest: $(LOWEST)/.tools servers  ## run the tests of what needs others, on their lowest versions
+	$(IN_MEMORY)$(LOWEST)/bin/python -m pytest -W default $(or $(ARGS),$(PARALLEL) tests/tour \
+		tests/exposition tests/integrations tests/metrics tests/outbox tests/top tests/web)
+
+# Asks the package index, whose answer may be another one tomorrow; what it does not know is an error.
+audit: $(LOWEST)/.tools  ## look for known holes in the lowest versions that are allowed
+	$(LOWEST)/bin/python -m uv tool run pip-audit --strict --disable-pip --no-deps \
+		--requirement $(LOWEST)/lowest.txt
 
 check: lint types cover docs  ## see to format, lint, types, coverage of the core, the site
 
@@ -55,6 +68,7 @@ coverage: $(VENV)/.tools servers  ## run the tests, and list the lines that none
 # Longer than a test of `make test` may take: minutes, not hours.
 chaos: $(VENV)/.tools servers  ## run the fault tests for longer and harder, and what takes long
 	HEADRACE_CHAOS=1 $(PYTEST) $(PARALLEL) -o faulthandler_timeout=600 tests/chaos tests/faults/test_odd_values.py $(ARGS)
+	$(MAKE) lowest ARGS=
 
 conformance: $(VENV)/.tools servers  ## run what `make test` leaves, such as a cluster, Valkey, memory
 	HEADRACE_CONFORMANCE=1 $(PYTEST) $(PARALLEL) $(ARGS)
@@ -85,6 +99,10 @@ $(VENV)/.package: pyproject.toml
 $(VENV)/.tools: pyproject.toml
 	PYTHON=$(PYTHON) tools/setup tools $(VENV)
 	touch $@ $(VENV)/.package
+
+$(LOWEST)/.tools: pyproject.toml
+	PYTHON=$(PYTHON) tools/setup lowest $(LOWEST)
+	touch $@
 
 $(BUILD)/.locked: tools/build.lock
 	rm -rf $(BUILD)

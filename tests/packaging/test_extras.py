@@ -13,9 +13,12 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 # What the extras bring, as Python imports it.
 OPTIONAL = (
-    "google.protobuf", "hiredis", "itsdangerous", "jinja2", "opentelemetry", "prometheus_client",
-    "redis", "rich", "sqlalchemy", "starlette", "textual", "uvicorn", "uvloop", "zstandard",
+    "google.protobuf", "h11", "hiredis", "itsdangerous", "jinja2", "markupsafe", "opentelemetry",
+    "prometheus_client", "redis", "rich", "sqlalchemy", "starlette", "textual", "uvicorn", "uvloop",
+    "zstandard",
 )  # fmt: skip
+# Those of a framework, which their users have anyway.
+FRAMEWORKS = {"django", "flask", "pytest"}
 WITHOUT_EXTRAS = f"import sys\nsys.modules.update(dict.fromkeys({OPTIONAL!r}))\n"
 
 
@@ -30,10 +33,19 @@ def run(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_all_brings_every_extra_but_that_of_developers() -> None:
+def extras_in(requirement: str) -> list[str]:
+    return requirement.removeprefix("headrace[").removesuffix("]").split(",")
+
+
+def test_all_brings_every_extra_but_those_of_developers_and_of_frameworks() -> None:
     (everything,) = EXTRAS["all"]
-    named = everything.removeprefix("headrace[").removesuffix("]").split(",")
-    assert named == sorted(EXTRAS.keys() - {"all", "dev"})
+    assert extras_in(everything) == sorted(EXTRAS.keys() - {"all", "dev"} - FRAMEWORKS)
+
+
+def test_developers_have_every_extra_and_try_the_lowest_versions_of_each() -> None:
+    every = ["all", *sorted(FRAMEWORKS)]
+    assert extras_in(EXTRAS["dev"][0]) == every
+    assert re.findall(r"--extra (\w+)", (ROOT / "tools/setup").read_text()) == every
 
 
 def test_jobs_run_on_sqlite_without_any_extra(tmp_path: Path) -> None:
