@@ -9,18 +9,19 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from tests.once import once
 from tests.outbox.databases import engine_url
-from tests.outbox.postgres import PostgresServer, new_database
+from tests.outbox.postgres import PostgresServer, make_cluster, new_database
 
 
 @pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
+def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A PostgreSQL that all tests share; each uses a database of its own."""
     given = os.environ.get("HEADRACE_TEST_POSTGRES_URL")
     if given:
         yield given
         return
-    with PostgresServer() as server:
+    with PostgresServer(once(tmp_path_factory, "postgres", make_cluster)) as server:
         yield server.url
 
 

@@ -31,29 +31,70 @@ def binary(name: str) -> str:
     return found
 
 
-class PostgresServer(Service):
-    """A server process on a free loopback port. It refuses to run as root, so root starts it as
-    another user."""
+class _Workplace:
+    """A folder in which PostgreSQL's programs run. They refuse to run as root, so root starts them
+    as another user, to whom the folder belongs."""
 
     def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="headrace-postgres-"))
+        self.data = self.folder / "data"
+        self._user = _another_user() if os.geteuid() == 0 else None
+        if self._user is not None:
+            os.chown(self.folder, self._user.pw_uid, self._user.pw_gid)
+
+    def run(self, command: list[str]) -> subprocess.Popen[bytes]:
+        with (self.folder / "log").open("ab") as log:
+            return subprocess.Popen(
+                command,
+                cwd=self.folder,
+                stdout=log,
+                stderr=log,
+                user=None if self._user is None else self._user.pw_uid,
+                group=None if self._user is None else self._user.pw_gid,
+                extra_groups=None if self._user is None else [],
+            )
+
+    def log(self) -> str:
+        return (self.folder / "log").read_text()
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def make_cluster(folder: Path) -> None:
+    """Put the files of a fresh PostgreSQL into the folder, for servers to begin with a copy."""
+    place = _Workplace()
+    command = [binary("initdb"), "-D", str(place.data), "-U", "headrace", "-A", "trust"]
+    command += ["-E", "UTF8", "--no-locale", "--no-sync", "--no-instructions"]
+    assert place.run(command).wait(120) == 0, place.log()
+    _copy(place.data, folder)
+    place.remove()
+
+
+def _copy(data: Path, folder: Path) -> None:
+    # With their owner, who is not ourselves if we are root.
+    subprocess.run(["cp", "-a", data, folder], check=True)
+
+
+class PostgresServer(Service):
+    """A server process on a free loopback port, with a copy of what `make_cluster` has put into
+    `cluster`."""
+
+    def __init__(self, cluster: Path) -> None:
         self.port = free_port()
         self.url = f"postgresql://headrace@127.0.0.1:{self.port}/postgres"
-        self._folder = Path(tempfile.mkdtemp(prefix="headrace-postgres-"))
-        self._user = _another_user() if os.geteuid() == 0 else None
+        self._cluster = cluster
+        self._place = _Workplace()
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        if self._user is not None:
-            os.chown(self._folder, self._user.pw_uid, self._user.pw_gid)
-        data = str(self._folder / "data")
-        command = [binary("initdb"), "-D", data, "-U", "headrace", "-A", "trust", "-E", "UTF8"]
-        made = self._run([*command, "--no-locale", "--no-sync", "--no-instructions"])
-        assert made.wait(120) == 0, self._log()
-        command = [binary("postgres"), "-D", data, "-p", str(self.port), "-h", "127.0.0.1"]
+        data = self._place.data
+        _copy(self._cluster / data.name, data.parent)
+        command = [binary("postgres"), "-D", str(data), "-p", str(self.port), "-h", "127.0.0.1"]
         command += ["-c", "unix_socket_directories="]
         for setting in _QUICK:
             command += ["-c", setting]
-        self._process = self._run(command)
+        self._process = self._place.run(command)
         self._wait_until_ready()
 
     def stop(self) -> None:
@@ -61,19 +102,7 @@ class PostgresServer(Service):
         if process is not None:
             process.send_signal(signal.SIGQUIT)
             process.wait(30)
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _run(self, command: list[str]) -> subprocess.Popen[bytes]:
-        with (self._folder / "log").open("ab") as log:
-            return subprocess.Popen(
-                command,
-                cwd=self._folder,
-                stdout=log,
-                stderr=log,
-                user=None if self._user is None else self._user.pw_uid,
-                group=None if self._user is None else self._user.pw_gid,
-                extra_groups=None if self._user is None else [],
-            )
+        self._place.remove()
 
     def _wait_until_ready(self) -> None:
         ends_at = time.monotonic() + 60
@@ -87,10 +116,7 @@ class PostgresServer(Service):
                 time.sleep(0.02)
             else:
                 return
-        raise RuntimeError(f"postgres did not start: {self._log()}")
-
-    def _log(self) -> str:
-        return (self._folder / "log").read_text()
+        raise RuntimeError(f"postgres did not start: {self._place.log()}")
 
 
 def new_database(server_url: str) -> str:
