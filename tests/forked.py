@@ -83,24 +83,33 @@ def start(
     output: IO[bytes] | None = None,
     errors: IO[bytes] | None = None,
     session: bool = False,
+    terminal: int | None = None,
 ) -> ForkedProgram:
-    """Start `python arguments…`, without input. Without `output` it prints where this process does;
-    without `errors`, all goes to the output. With `session` it leads a session of its own."""
+    """Start `python arguments…`, without input unless it has a `terminal`, a file descriptor.
+    Without `output` it prints where this process does; without `errors`, all goes to the output.
+    With `session` it leads a session of its own."""
     order = {"arguments": arguments, "cwd": str(cwd), "env": dict(env), "session": session}
     mine, theirs = socket.socketpair()
-    with theirs:
+    with theirs, open(os.devnull, "rb") as nothing:
+        read = nothing.fileno() if terminal is None else terminal
         printed = output.fileno() if output else 1
-        files = [printed, errors.fileno() if errors else printed, theirs.fileno()]
+        files = [read, printed, errors.fileno() if errors else printed, theirs.fileno()]
         pid = _forker().ask(order, files)
     return ForkedProgram(pid, mine)
 
 
 def run(
-    *arguments: str, cwd: Path, env: Mapping[str, str], timeout: float
+    *arguments: str,
+    cwd: Path,
+    env: Mapping[str, str],
+    timeout: float,
+    terminal: int | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run `python arguments…` to its end, and keep what it prints."""
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-        program = start(*arguments, cwd=cwd, env=env, output=output, errors=errors)
+        program = start(
+            *arguments, cwd=cwd, env=env, output=output, errors=errors, terminal=terminal
+        )
         try:
             code = program.wait(timeout)
         finally:
@@ -180,7 +189,7 @@ def _take_orders(way: socket.socket) -> _Order:
             _report_ends(exit_codes)
         if way not in ready:
             continue
-        text, files, _, _ = socket.recv_fds(way, 1 << 20, 3)
+        text, files, _, _ = socket.recv_fds(way, 1 << 20, 4)
         if not text:
             sys.exit()
         while not text.endswith(b"\n"):
@@ -197,8 +206,8 @@ def _take_orders(way: socket.socket) -> _Order:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for end in (way, woken, wake):
         end.close()
-    os.dup2(files[0], 1)
-    os.dup2(files[1], 2)
+    for number, file in enumerate(files):
+        os.dup2(file, number)
     for file in (*files, *exit_codes.values()):
         os.close(file)
     return _Order(**json.loads(text))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -32,6 +33,23 @@ def is_alive(pid: int) -> bool:
     except OSError:
         return False
     return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def run_headrace(
+    folder: Path, *arguments: str, answer: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run `headrace …` to its end. With an answer, its input is a terminal where that is typed."""
+    command = ["-m", "headrace", *arguments]
+    env = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
+    if answer is None:
+        return forked.run(*command, cwd=folder, env=env, timeout=LONG)
+    ours, theirs = pty.openpty()
+    try:
+        os.write(ours, f"{answer}\n".encode())
+        return forked.run(*command, cwd=folder, env=env, timeout=LONG, terminal=theirs)
+    finally:
+        os.close(ours)
+        os.close(theirs)
 
 
 class Program:

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import pty
-import subprocess
-import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -22,7 +18,7 @@ from headrace.cli.filters import parse_since
 from headrace.core.display import local_text, utc_text
 from headrace.core.job.constraints import Constraints
 from tests.admin.burying import bury, envelope, one_attempt
-from tests.cli.programs import LONG
+from tests.cli.programs import run_headrace
 
 
 class Graveyard:
@@ -226,21 +222,7 @@ def test_what_is_not_clear_is_refused(
 
 def _in_terminal(folder: Path, answer: str, *arguments: str) -> tuple[int, str]:
     """Exit code and stdout of the program with a terminal for its stdin."""
-    ours, theirs = pty.openpty()
-    os.write(ours, f"{answer}\n".encode())
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "headrace", "dead", *arguments],
-            check=False,
-            cwd=folder,
-            stdin=theirs,
-            capture_output=True,
-            text=True,
-            timeout=LONG,
-        )
-    finally:
-        os.close(ours)
-        os.close(theirs)
+    done = run_headrace(folder, "dead", *arguments, answer=answer)
     return done.returncode, done.stdout
 
 
@@ -258,14 +240,7 @@ def test_in_a_terminal_replay_asks_before_many(dead: Graveyard, shop: Path) -> N
 
 
 def _in_shop(folder: Path, *arguments: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "headrace", "dead", *arguments],
-        check=False,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=LONG,
-    )
+    done = run_headrace(folder, "dead", *arguments)
     return done.returncode, done.stdout + done.stderr
 
 

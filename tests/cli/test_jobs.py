@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import pty
 import re
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -23,7 +19,7 @@ from headrace.core.job.progress import Progress, encode_progress
 from headrace.store.values import Report
 from tests.admin.burying import bury, envelope
 from tests.cli.conftest import Start
-from tests.cli.programs import LONG, eventually
+from tests.cli.programs import LONG, eventually, run_headrace
 
 
 class Depot:
@@ -245,19 +241,8 @@ def test_cancel_by_filter_needs_a_yes(jobs: Depot) -> None:
 
 def test_in_a_terminal_cancel_by_filter_asks(jobs: Depot, shop: Path) -> None:
     def run(answer: str) -> tuple[int, str, str]:
-        ours, theirs = pty.openpty()
-        os.write(ours, f"{answer}\n".encode())
-        done = subprocess.run(
-            [sys.executable, "-m", "headrace", "jobs", "cancel", "-Q", "mail", "--task", "send"],
-            check=False,
-            cwd=shop,
-            stdin=theirs,
-            capture_output=True,
-            text=True,
-            timeout=LONG,
-        )
-        os.close(ours)
-        os.close(theirs)
+        command = ["jobs", "cancel", "-Q", "mail", "--task", "send"]
+        done = run_headrace(shop, *command, answer=answer)
         return done.returncode, done.stdout, done.stderr
 
     code, _, asked = run("n")

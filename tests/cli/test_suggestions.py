@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -41,13 +39,11 @@ NAMES = [
 
 def in_a_shell(line: str, folder: Path) -> list[str]:
     """The words that a program is given when this line is typed."""
-    shown = f'{sys.executable} -c "import json,sys; print(json.dumps(sys.argv[1:]))"'
-    shell = f'headrace() {{ {shown} "$@"; }}\n{line}\n'
+    shell = f'headrace() {{ printf "%s\\0" "$@"; }}\n{line}\n'
     ended = subprocess.run(
         ["/bin/sh", "-c", shell], cwd=folder, capture_output=True, text=True, check=True
     )
-    words: list[str] = json.loads(ended.stdout)
-    return words
+    return ended.stdout.split("\0")[:-1]
 
 
 @pytest.mark.parametrize("name", NAMES)
