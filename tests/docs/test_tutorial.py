@@ -6,12 +6,12 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests import forked
 from tests.docs.test_docs import ROOT, Block, blocks, environment
 from tests.servers import free_port
 
@@ -21,6 +21,8 @@ LONG = 120.0
 SERVERS = ("headrace worker", "headrace dashboard", "uvicorn")
 # They ask, and change nothing: repeated until the answer is there.
 QUESTIONS = ("headrace jobs", "headrace dead list", "headrace schedules list", "cat", "curl -s")
+# With one of these, a command is for a shell.
+SHELL = set("|<>$&;*")
 NOT_HERE = ("python -m venv", "pip", "printf", "DASHBOARD_AUTH", "export")
 
 ID = r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -43,13 +45,23 @@ def plain(text: str) -> str:
     return text
 
 
+def as_python(command: str) -> list[str]:
+    """What follows `python` in a command that is the same; nothing if there is none."""
+    match shlex.split(command):
+        case ["python", *words]:
+            return words
+        case ["headrace" | "pytest" as program, *words]:
+            return ["-m", program, *words]
+    return []
+
+
 class Walk:
     """A reader with several terminals in one folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._ids: dict[str, str] = {}
-        self._servers: dict[str, subprocess.Popen[bytes]] = {}
+        self._servers: dict[str, forked.ForkedProgram] = {}
         self._ports = {"8000": str(free_port()), "8370": str(free_port())}
         inherited = environment({"PYTHONUNBUFFERED": "1"})
         # One of its commands is pytest.
@@ -76,6 +88,9 @@ class Walk:
         return "".join(part if not part or part.endswith("\n") else f"{part}\n" for part in parts)
 
     def _one_output(self, command: str) -> str:
+        if (words := as_python(command)) and not set(command) & SHELL:
+            env = self._environment
+            return forked.run(*words, cwd=self._folder, env=env, timeout=LONG).stdout
         ended = subprocess.run(
             command,
             shell=True,
@@ -101,13 +116,8 @@ class Walk:
         self.stop(words[0] + words[1])
         log = self._folder / f"log-{time.monotonic_ns()}"
         with log.open("wb") as file:
-            self._servers[words[0] + words[1]] = subprocess.Popen(
-                [str(Path(sys.executable).parent / words[0]), *words[1:]],
-                cwd=self._folder,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=file,
+            self._servers[words[0] + words[1]] = forked.start(
+                "-m", *words, cwd=self._folder, env=self._environment, output=file
             )
         ends_at = time.monotonic() + LONG
         wanted = set(plain(said).splitlines())
