@@ -52,6 +52,16 @@ def test_what_is_left_out_of_a_test_run_is_run_every_night() -> None:
     assert "schedule" in yaml.load(nightly.read_text(), Loader=yaml.BaseLoader)["on"]
 
 
+def test_each_change_is_tried_on_the_lowest_versions_and_holes_are_looked_for() -> None:
+    path = ROOT / ".github/workflows/check.yml"
+    assert {"make lowest", "make audit"} <= set(commands(path))
+    review = yaml.safe_load(path.read_text())["jobs"]["dependencies"]
+    assert review["if"] == "github.event_name == 'pull_request'"
+    assert any("/dependency-review-action@" in step["uses"] for step in review["steps"])
+    (chaos,) = re.findall(r"^chaos:.*\n(?:\t.*\n)+", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert "$(MAKE) lowest" in chaos
+
+
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_what_others_wrote_is_pinned_by_its_commit_and_its_version_is_named(path: Path) -> None:
     used = re.findall(r"uses: (.*)", path.read_text())
