@@ -31,7 +31,7 @@ help:  ## say what there is to make
 demo: $(VENV)/.package  ## show Headrace at work, on the embedded store
 	$(VENV)/bin/headrace demo
 
-test: $(VENV)/.tools servers  ## run the tests, or those of ARGS="tests/worker -k pause"
+test: $(VENV)/.compiled servers  ## run the tests, or those of ARGS="tests/worker -k pause"
 	$(PYTEST) $(or $(ARGS),$(PARALLEL))
 
 test-fast: $(VENV)/.tools servers  ## run the tour: each feature once, on every store
@@ -94,6 +94,13 @@ format: $(VENV)/.tools  ## format the code, and apply the fixes that ruff knows
 
 $(VENV)/.package: pyproject.toml
 	PYTHON=$(PYTHON) tools/setup package $(VENV)
+	touch $@
+
+# The tests' modules: else each test process would compile all of them at its first start.
+$(VENV)/.compiled: $(VENV)/.tools
+	for half in 'tests/[a-e]*/' 'tests/[f-z]*/'; do \
+		$(PYTEST) --collect-only -qq $$half >/dev/null & \
+	done; wait
 	touch $@
 
 $(VENV)/.tools: pyproject.toml
