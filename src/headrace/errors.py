@@ -15,6 +15,7 @@ HeadraceError
 │   └── TopicFull           the topic holds as many events as it may
 ├── StoreError
 │   ├── StoreUnavailable    unreachable, starting, read-only for now: try again
+│   │   └── StoreRefused    a password, rights, a certificate: a person must change something
 │   ├── StoreFull           out of memory or disk: try again once there is room
 │   └── StoreMismatch       a foreign or newer file, a key of the wrong type: a person must look
 ├── ScheduleNotFound        there is no schedule of that name
@@ -292,16 +293,35 @@ class StoreUnavailable(StoreError):
     Attributes:
         sent: Whether the request left for the store, so that it may have been carried out.
         silent: Whether it was waited for until its time was over.
+        answered: Whether the store has answered, and said why it is not ready.
     """
 
     retryable = True
-    answered = False
-    """Whether the store has answered, and said why it is not ready."""
 
-    def __init__(self, message: str, *, sent: bool = False, silent: bool = False) -> None:
+    def __init__(
+        self, message: str, *, sent: bool = False, silent: bool = False, answered: bool = False
+    ) -> None:
         super().__init__(message)
         self.sent = sent
         self.silent = silent
+        self.answered = answered
+
+
+class StoreRefused(StoreUnavailable):
+    """The store refuses this user or a command that Headrace needs, or its certificate is not
+    trusted, or the URL names a port with TLS where there is none, or the other way round. Nothing
+    was done, and it stays so until someone changes a password, rights or a setting.
+
+    Attributes:
+        login: Whether it wants a user and a password, or others.
+        answered: Whether it was the store that refused; it was not if there was no connection.
+    """
+
+    retryable = False
+
+    def __init__(self, message: str, *, login: bool = False, answered: bool = True) -> None:
+        super().__init__(message, answered=answered)
+        self.login = login
 
 
 class StoreFull(StoreError):

@@ -26,6 +26,7 @@ from headrace.errors import (
     RetryLater,
     StoreFull,
     StoreMismatch,
+    StoreRefused,
     StoreUnavailable,
     TaskControl,
 )
@@ -68,6 +69,7 @@ def test_task_control_is_not_an_error_of_headrace(control: TaskControl) -> None:
         (PayloadTooLarge("t", 2, 1), False),
         (EnqueueUnknown(["j"], "x"), True),
         (StoreUnavailable("x"), True),
+        (StoreRefused("x"), False),
         (StoreFull("x"), True),
         (StoreMismatch("x"), False),
         (LeaseLost("x"), False),

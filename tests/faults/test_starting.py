@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace import ConfigError, Headrace, StoreUnavailable
+from headrace import ConfigError, Headrace, StoreRefused
 from headrace.worker.worker import Worker
 from tests.faults.crew import LONG, Crew, eventually
 from tests.servers import RedisServer, free_port
@@ -102,7 +102,7 @@ async def test_a_wrong_password_is_refused_at_once(
     redis_server.ask("CONFIG", "SET", "requirepass", "right")
     for credentials in ("", ":wrong@"):
         url = redis_server.url.replace("//", f"//{credentials}")
-        with pytest.raises(StoreUnavailable, match="refuses the user or password"):
+        with pytest.raises(StoreRefused, match="refuses the user or password"):
             async with asyncio.timeout(LONG):
                 await shop(url, namespace).worker().run()
 
@@ -112,7 +112,7 @@ async def test_a_user_who_may_too_little_is_refused_at_once(
 ) -> None:
     redis_server.ask("ACL", "SETUSER", "guest", "on", ">pass", "~*", "&*", "+@all", "-evalsha")
     url = redis_server.url.replace("//", "//guest:pass@")
-    with pytest.raises(StoreUnavailable, match="does not allow"):
+    with pytest.raises(StoreRefused, match="does not allow"):
         async with asyncio.timeout(LONG):
             await shop(url, namespace).worker().run()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from headrace import Headrace, StoreUnavailable
+from headrace import Headrace, StoreRefused, StoreUnavailable
 from headrace.core.version import VERSION
 from tests.rights import user_of_servers
 from tests.servers import RedisServer, free_port
@@ -58,14 +58,14 @@ async def test_jobs_run_over_an_encrypted_connection(encrypted: RedisServer) -> 
     assert await runs_a_job(encrypted.url) == 5
 
 
-async def waits_in_vain(url: str, namespace: str = "headrace") -> StoreUnavailable:
+async def waits_in_vain(url: str, namespace: str = "headrace") -> StoreRefused:
     """What a worker ends with that would wait for ever for a store that is away."""
     app = Headrace(url, namespace=namespace)
 
     @app.task
     def nothing() -> None: ...
 
-    with pytest.raises(StoreUnavailable) as refused:
+    with pytest.raises(StoreRefused) as refused:
         await asyncio.wait_for(app.worker().run(), 60)
     assert not refused.value.retryable
     assert refused.value.__cause__ is None

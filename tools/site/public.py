@@ -86,7 +86,8 @@ PAGES = {
             "ResultLost ResultUnreadable JobNotFound QueueNotFound TopicNotFound GroupNotFound",
         )
         + _of("headrace", "EventNotFound ScheduleNotFound WorkerNotFound StoreError")
-        + _of("headrace", "StoreUnavailable StoreFull StoreMismatch LeaseLost DeliveryUsed")
+        + _of("headrace", "StoreUnavailable StoreRefused StoreFull StoreMismatch LeaseLost")
+        + _of("headrace", "DeliveryUsed")
         + _of("headrace", "TaskCancelled ProcessDied BatchError AuditError"),
     ),
     "testing": ReferencePage(

@@ -50,18 +50,14 @@ def test_an_outage_is_one_line_and_its_end_another(
     assert records()[1].seconds == 3.0
 
 
-class Loading(StoreUnavailable):
-    answered = True
-
-
 def test_a_store_that_says_why_it_is_not_ready_is_quoted_once(
     outage: StoreOutage, time: Time, records: Records
 ) -> None:
     for seconds, error in (
         (0, StoreUnavailable("refused")),
         (1, StoreUnavailable("closed")),
-        (2, Loading("loading")),
-        (3, Loading("loading")),
+        (2, StoreUnavailable("loading", answered=True)),
+        (3, StoreUnavailable("loading", answered=True)),
     ):
         time.now += seconds
         outage.trouble("reader", "the reader waits", error)

@@ -12,13 +12,12 @@ from headrace.core.address import without_password
 from headrace.core.confirming import Confirming
 from headrace.core.job.history_rules import HistoryRules
 from headrace.core.queue_names import group_source
-from headrace.errors import StoreMismatch
+from headrace.errors import StoreMismatch, StoreRefused
 from headrace.store.loop_local import LoopLocal
 from headrace.store.oddities import Oddities, readable
 from headrace.store.redis import script_stubs
 from headrace.store.redis.connection.confirmation import Confirmation
 from headrace.store.redis.connection.endpoint import RedisEndpoint
-from headrace.store.redis.connection.errors import Refused
 from headrace.store.redis.connection.link import Link
 from headrace.store.redis.connection.pubsub import PubSub
 from headrace.store.redis.keys import LAYOUT, QueueKeys, layout_key, queues_key
@@ -207,7 +206,7 @@ class RedisNamespace:
         try:
             for pattern in keys.patterns:
                 await self._forget_all(pattern, keys)
-        except Refused as error:
+        except StoreRefused as error:
             log.info(
                 "traces of jobs of queue %r are left, and expire: %s",
                 keys.queue,

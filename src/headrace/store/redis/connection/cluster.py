@@ -15,8 +15,14 @@ from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 from redis.exceptions import RedisError
 
 from headrace.core.address import masked, split_url, without_password
-from headrace.errors import ConfigError, StoreError, StoreMismatch, StoreUnavailable
-from headrace.store.redis.connection.errors import Moved, Refused
+from headrace.errors import (
+    ConfigError,
+    StoreError,
+    StoreMismatch,
+    StoreRefused,
+    StoreUnavailable,
+)
+from headrace.store.redis.connection.errors import Moved
 from headrace.store.redis.connection.link import DEFAULT_SETTINGS, Link, LinkSettings
 from headrace.store.redis.connection.tls import PlainConnection, TLSConnection
 
@@ -172,8 +178,8 @@ def _summed(problems: Sequence[StoreError]) -> StoreError:
         if isinstance(problem, StoreMismatch):
             return problem
     texts = "; ".join(dict.fromkeys(str(problem) for problem in problems))
-    refused = bool(problems) and all(isinstance(problem, Refused) for problem in problems)
-    kind = Refused if refused else StoreUnavailable
+    refused = bool(problems) and all(isinstance(problem, StoreRefused) for problem in problems)
+    kind = StoreRefused if refused else StoreUnavailable
     return kind(f"no node of the cluster reports where the slots are: {texts}")
 
 

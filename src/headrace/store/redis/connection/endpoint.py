@@ -21,7 +21,6 @@ from headrace.store.redis.connection.cluster import Cluster, pool_of
 from headrace.store.redis.connection.cluster_link import ClusterLink, KeyLink
 from headrace.store.redis.connection.confirmation import Confirmation
 from headrace.store.redis.connection.credentials import CredentialSource
-from headrace.store.redis.connection.errors import Refused
 from headrace.store.redis.connection.inspection import Inspection, check_disk
 from headrace.store.redis.connection.link import Link, LinkSettings
 from headrace.store.redis.connection.requests import Abandoned
@@ -171,9 +170,9 @@ class RedisEndpoint:
             else:
                 risks = await self._inspect_all(self._cluster)
         except StoreUnavailable as error:
-            kind = Refused if isinstance(error, Refused) else StoreUnavailable
             # One sentence: what the driver said is in it.
-            raise kind(f"{error} (URL {shown})") from None
+            error.args = (f"{error} (URL {shown})",)
+            raise error from None
         found = self._inspection
         return Description(*found.known_as, tuple(risks), found.unread_sentences)
 

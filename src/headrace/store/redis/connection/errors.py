@@ -8,7 +8,13 @@ from collections.abc import Iterator, Sequence
 
 import redis.exceptions as driver
 
-from headrace.errors import StoreError, StoreFull, StoreMismatch, StoreUnavailable
+from headrace.errors import (
+    StoreError,
+    StoreFull,
+    StoreMismatch,
+    StoreRefused,
+    StoreUnavailable,
+)
 from headrace.store.redis.connection.tls import NoTLS, WantsTLS
 from headrace.store.redis.keys import namespace_of
 
@@ -38,24 +44,6 @@ class Moved(StoreUnavailable):
         self.slot, self.host, self.port = slot, host, port
 
 
-class NotReady(StoreUnavailable):
-    """The server answers, and cannot serve now."""
-
-    answered = True
-
-
-class Refused(StoreUnavailable):
-    """The server refuses this user, or a command that Headrace needs. It stays so until someone
-    changes it."""
-
-    retryable = False
-    answered = True
-
-
-class NotLoggedIn(Refused):
-    """The server wants a user and a password, or others. Nothing was done."""
-
-
 # Codes of error replies for temporary conditions, sent before anything was done.
 _PASSING = {
     "ASK": "the cluster is moving a slot",
@@ -72,19 +60,6 @@ _PASSING = {
 }
 
 
-class NotTrusted(Refused):
-    """The server's certificate is not one that this program trusts. Nothing was done."""
-
-    answered = False
-
-
-class WrongPort(Refused):
-    """The URL asks for TLS, and what listens there speaks none; or the other way round. Nothing was
-    done."""
-
-    answered = False
-
-
 _NOBODY = re.compile(r"Error \d+ connecting to (\S+?)\.(?: |$)")
 
 
@@ -94,22 +69,26 @@ def translated(error: Exception, *, sent: bool, command: Sequence[object] = ()) 
     if isinstance(error, driver.OutOfMemoryError):
         return StoreFull("Redis is at its maxmemory: free some or raise it")
     if isinstance(error, driver.BusyLoadingError):
-        return NotReady(f"Redis: {_PASSING['LOADING']}")
+        return _not_ready("LOADING")
     if isinstance(error, driver.ReadOnlyError):
-        return NotReady(f"Redis: {_PASSING['READONLY']}")
+        return _not_ready("READONLY")
     if isinstance(error, driver.NoScriptError):
         return NoScript(str(error))
     if isinstance(error, driver.MovedError):
         return Moved(error.slot_id, error.host, error.port)
     if isinstance(error, driver.NoPermissionError):
-        return Refused(
+        return StoreRefused(
             f"Redis does not allow this user what Headrace needs: {_denied(error, command)}"
         )
     if isinstance(error, driver.AuthenticationError):
-        return NotLoggedIn(f"Redis refuses the user or password: {error}")
+        return StoreRefused(f"Redis refuses the user or password: {error}", login=True)
     if isinstance(error, driver.ResponseError):
         return _from_reply(str(error), getattr(error, "status_code", None) or "")
     return _unreachable(error, sent)
+
+
+def _not_ready(code: str) -> StoreUnavailable:
+    return StoreUnavailable(f"Redis: {_PASSING[code]}", answered=True)
 
 
 def _denied(error: Exception, command: Sequence[object]) -> str:
@@ -127,19 +106,22 @@ def _unreachable(error: Exception, sent: bool) -> StoreError:
     for cause in _causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             why = cause.verify_message or str(cause)
-            return NotTrusted(
+            return StoreRefused(
                 f"the certificate of the Redis server is not trusted: {why}; name the authority "
-                "that signed it with ssl_ca_certs=FILE in the URL"
+                "that signed it with ssl_ca_certs=FILE in the URL",
+                answered=False,
             )
         if isinstance(cause, NoTLS):
-            return WrongPort(
+            return StoreRefused(
                 f"what listens at {cause} speaks no TLS: write redis:// in the URL, or "
-                "sentinel_tls=no if it is a sentinel, or name the port for TLS"
+                "sentinel_tls=no if it is a sentinel, or name the port for TLS",
+                answered=False,
             )
         if isinstance(cause, WantsTLS):
-            return WrongPort(
+            return StoreRefused(
                 f"what listens at {cause} speaks TLS alone: write rediss:// in the URL, or "
-                "sentinel_tls=yes if it is a sentinel, or name the port without TLS"
+                "sentinel_tls=yes if it is a sentinel, or name the port without TLS",
+                answered=False,
             )
         if isinstance(cause, ConnectionRefusedError) and (at := _NOBODY.match(str(error))):
             return StoreUnavailable(f"Redis cannot be reached: nothing listens at {at[1]}")
@@ -157,7 +139,7 @@ def _from_reply(text: str, status: str) -> StoreError:
     if code == "NOGROUP" or (code == "UNBLOCKED" and "stream key no longer exists" in text):
         return NoGroup(text)
     if code in _PASSING:
-        return NotReady(f"Redis: {_PASSING[code]}")
+        return _not_ready(code)
     if code == "OOM":
         return StoreFull("Redis is at its maxmemory: free some or raise it")
     if code == "NOSCRIPT":

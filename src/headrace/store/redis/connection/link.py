@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import hiredis
 import redis.exceptions as driver
 
-from headrace.errors import StoreError, StoreUnavailable
-from headrace.store.redis.connection.errors import NoScript, NotLoggedIn, Void, translated
+from headrace.errors import StoreError, StoreRefused, StoreUnavailable
+from headrace.store.redis.connection.errors import NoScript, Void, translated
 from headrace.store.redis.connection.requests import Abandoned, Numbered, RequestSession
 from headrace.store.redis.connection.url_options import SOCKET_TIMEOUT
 from headrace.store.values import IdempotencyKey
@@ -151,7 +151,7 @@ class Link:
             return await self._exchange(command, timeout)
         except StoreUnavailable as error:
             # One that was logged out has done nothing; a new one asks for new credentials.
-            logged_out = self._login is not None and isinstance(error, NotLoggedIn)
+            logged_out = self._login is not None and isinstance(error, StoreRefused) and error.login
             if not reused or not (logged_out or (self._repeats and error.sent)):
                 raise
         return await self._exchange(command, timeout)
