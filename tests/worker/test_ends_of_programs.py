@@ -3,6 +3,8 @@ cancels every task of the loop, those of the worker among them."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import signal
 import time
@@ -11,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from headrace import Headrace
 from tests import forked
 from tests.faults.crew import LONG
+from tests.worker.states import until
 
 PROGRAM = """
 import asyncio
@@ -133,6 +137,34 @@ def test_what_runs_when_the_main_function_ends_is_settled(program: Program, tmp_
     gate.write_text("open")
     assert running.wait(LONG) == 0, program.printed
     assert ": clean; 0 failed attempts" in program.printed
+
+
+def test_a_program_ends_though_its_worker_was_stopping_when_all_was_cancelled(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As after a second Ctrl-C: the task that stops the worker is cancelled too."""
+    app = Headrace("memory://")
+    begun = asyncio.Event()
+
+    @app.task
+    async def hold() -> None:
+        begun.set()
+        await asyncio.sleep(3600)
+
+    worker = app.worker()
+
+    async def main() -> None:
+        working = asyncio.create_task(worker.run())
+        await hold.enqueue()
+        await begun.wait()
+        worker.stop()
+        await until(lambda: "it waits up to" in caplog.text)
+        assert not working.done()
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(main())
+    assert worker.outcome is not None
+    assert "clean; 1 failed attempt" in caplog.text
 
 
 def _wait_for(program: Program, text: str) -> None:

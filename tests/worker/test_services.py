@@ -33,8 +33,9 @@ from headrace.worker.consume.reclaimer import LastChance, Reclaimer
 from headrace.worker.consume.settler import Settler
 from headrace.worker.run.runners import Runners
 from headrace.worker.run.slots import Slots
+from headrace.worker.service import Service
 from headrace.worker.upkeep.promoter import Promoter
-from tests.worker.states import until
+from tests.worker.states import LONG, until
 
 QUEUE, LEASE = "q", 30.0
 
@@ -526,3 +527,34 @@ def test_a_worker_reads_queues_that_are_declared_without_a_task() -> None:
     assert app.worker().queues == ["default", "mail"]
     with pytest.raises(ConfigError, match="contains '@'"):
         app.queue("billing@orders")
+
+
+class Idler(Service):
+    name = "idler"
+
+    async def step(self) -> float:
+        return 3600.0
+
+
+async def test_a_service_goes_on_through_a_cancellation_until_it_is_stopped() -> None:
+    idler = Idler()
+    running = asyncio.create_task(idler.run_to_the_end())
+    await until(lambda: idler.has_stepped)
+    idler.has_stepped = False
+    running.cancel()
+    await until(lambda: idler.has_stepped)
+    idler.stop()
+    await running
+
+
+async def test_a_cancelled_service_that_nobody_stops_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    idler = Idler()
+    idler.patience = 0.0
+    running = asyncio.create_task(idler.run_to_the_end())
+    await until(lambda: idler.has_stepped)
+    running.cancel()
+    await asyncio.wait_for(running, LONG)
+    assert not idler.stopping
+    assert "the idler was cancelled, and ends: nobody has stopped it" in caplog.text

@@ -25,8 +25,9 @@ class ClockMoves:
             self._end = self._clock.on_move(self._on_move)
 
     async def stop(self) -> None:
-        if self._end is not None:
-            self._end()
+        end, self._end = self._end, None
+        if end is not None:
+            end()
         await asyncio.gather(*self._calls, return_exceptions=True)
 
     def _on_move(self) -> None:

@@ -191,7 +191,7 @@ class WorkerRuntime:
             self._run(service)
 
     def _run(self, service: Service) -> None:
-        service.outage = self._shared.outage
+        service.outage, service.patience = self._shared.outage, self._shared.patience
         if self._shared.noticed is not None:
             service.observe = self._shared.noticed
         work = service.run_to_the_end()

@@ -23,6 +23,7 @@ POLL = 5.0
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 _CONNECTIONS = 3
+_PATIENCE = 60.0
 
 
 class Service(ABC):
@@ -38,6 +39,8 @@ class Service(ABC):
         self.observe: Observe = unobserved
         self.outage = StoreOutage()
         """Shared by all services of a worker."""
+        self.patience = _PATIENCE
+        """The seconds for which it goes on after a cancellation, to be stopped by its owner."""
         self.stopping = False
         self._wake = asyncio.Event()
         self._pause = 0.0
@@ -75,14 +78,25 @@ class Service(ABC):
     async def run_to_the_end(self) -> None:
         """Run until `stop`, also through a cancellation before that: `asyncio.run` cancels every
         task of its loop when its main function ends, and the worker, which is cancelled too, needs
-        its services to stop well. The cut step counts as one that failed."""
+        its services to stop well. The cut step counts as one that failed. If nobody stops it
+        within `patience` seconds, it ends: its owner is gone, and the program waits for it."""
+        ends_at: float | None = None
         while not self.stopping:
             try:
-                await self.run()
+                async with asyncio.timeout_at(ends_at):
+                    await self.run()
             except asyncio.CancelledError:
                 if self.stopping:
                     raise
                 self._in_doubt = True
+                ends_at = ends_at or asyncio.get_running_loop().time() + self.patience
+            except TimeoutError:
+                log.warning(
+                    "the %s was cancelled, and ends: nobody has stopped it within %.0f s",
+                    *(self.name, self.patience),
+                    extra={"service": self.name},
+                )
+                return
 
     async def _one_step(self) -> float:
         try:

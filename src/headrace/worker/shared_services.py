@@ -33,6 +33,10 @@ from headrace.worker.settings import WorkerSettings
 from headrace.worker.upkeep.progress_writer import ProgressWriter
 from headrace.worker.upkeep.store_reporter import StoreReporters
 
+# What a worker needs beside the time that it gives its runs: to cut them short, to write what they
+# have come to.
+_STOP_GRACE = 60.0
+
 
 class Holdings:
     """The deliveries that all loops of a worker hold, each in a set of its own."""
@@ -66,6 +70,8 @@ class SharedServices:
         self, app: WorkerApp, settings: WorkerSettings, state: Any, totals: Totals | None
     ) -> None:
         self.app = app
+        self.patience = settings.drain + _STOP_GRACE
+        """The seconds that services have to be stopped in, once the program is cancelled."""
         self.held = Holdings()
         self.last_chance = LastChance(self.held, app.crash_limit)
         self.clock = StoreClock(app.store, app.clock)

@@ -137,7 +137,9 @@ class Worker:
 
     async def _ended(self, runtime: WorkerRuntime) -> WorkerOutcome:
         """Stop to the end, also if this is cancelled: what was taken is settled or handed back, and
-        the outcome is kept. Each cancellation hurries; the last is raised."""
+        the outcome is kept. Each cancellation hurries; the last is raised. `asyncio.run` cancels
+        all tasks, that of the stop among them, which then begins again: the services run on until
+        they are stopped."""
         stopping = asyncio.create_task(runtime.stop(self._drain))
         cancelled: asyncio.CancelledError | None = None
         while not stopping.done():
@@ -146,6 +148,8 @@ class Worker:
             except asyncio.CancelledError as error:
                 cancelled = error
                 self._hurrying.set()
+                if stopping.cancelled():
+                    stopping = asyncio.create_task(runtime.stop(0.0))
         self.outcome = stopping.result()
         self._banner.ended(self.outcome, runtime.failures, runtime.done)
         if cancelled is not None:

@@ -189,7 +189,7 @@ class ConsumerLoop:
             # The worker has stopped while this loop was prepared: nobody would end it.
             return
         for service in self._services:
-            service.outage = self._shared.outage
+            service.outage, service.patience = self._shared.outage, self._shared.patience
             if self._noticed is not None:
                 service.observe = self._noticed
             name = f"headrace-{service.name}-{self.name}"
@@ -197,9 +197,10 @@ class ConsumerLoop:
 
     async def drain(self, ends_at: float, hurrying: asyncio.Event) -> None:
         """Take nothing new, let runs end, cut them short at `ends_at` or when `hurrying` is set,
-        and have all outcomes written. May be called again with an earlier end."""
+        and have all outcomes written. May be called again with an earlier end, and after it was cut
+        short itself."""
         self._ends_at = min(self._ends_at, ends_at)
-        if self._draining is None:
+        if self._draining is None or self._draining.cancelled():
             self._draining = asyncio.create_task(self._drain(hurrying))
         await asyncio.shield(self._draining)
 
