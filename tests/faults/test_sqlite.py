@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace import Headrace, StoreFull
+from headrace.store.sqlite.connection import schema
 from headrace.store.sqlite.store import SqliteStore
 from tests.faults.crew import CALM, LONG, Crew, eventually
 
@@ -50,7 +51,9 @@ async def test_a_locked_file_is_waited_for(file_crew: Crew, tmp_path: Path) -> N
         assert "lost leases" not in worker.log
 
 
-async def test_a_full_disk_loses_nothing_that_was_accepted(tmp_path: Path, namespace: str) -> None:
+async def test_a_full_disk_loses_nothing_that_was_accepted(
+    tmp_path: Path, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """SQLite is told that there is no room, and says of itself what it says of a full disk."""
     app = Headrace(f"sqlite:///{tmp_path}/jobs.db", namespace=namespace, lease=1.0)
     runs: Counter[int] = Counter()
@@ -71,6 +74,7 @@ async def test_a_full_disk_loses_nothing_that_was_accepted(tmp_path: Path, names
         gate.set()
         # For longer than a lease: nobody can renew one, and no job runs twice for it.
         await asyncio.sleep(1.5)
+        assert len(lines(caplog, "waiting jobs cannot be worked off; none is lost")) == 1
         await pragma(app, "max_page_count = 1000000")
         assert [await job.result(LONG) for job in accepted] == ["x" * 3000] * 20
         assert await (await keep.enqueue(21, "after")).result(LONG) == "after"
@@ -85,7 +89,10 @@ async def pragma(app: Headrace, text: str) -> None:
 
 
 async def test_a_file_locked_longer_than_anyone_waits_is_named_once(
-    tmp_path: Path, namespace: str, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    namespace: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     app = Headrace(f"sqlite:///{tmp_path}/jobs.db", namespace=namespace, lease=1.0)
     runs: list[int] = []
@@ -97,7 +104,7 @@ async def test_a_file_locked_longer_than_anyone_waits_is_named_once(
 
     async with app, app.worker():
         assert await (await count.enqueue(0)).result(LONG) == 0
-        await pragma(app, "busy_timeout = 200")  # In place of 30 seconds.
+        monkeypatch.setattr(schema, "BUSY_SECONDS", 0.2)  # In place of 30 seconds.
         locked = lock(tmp_path / "jobs.db")
         sending = asyncio.create_task(count.enqueue(1))
         await eventually("it is named", lambda: bool(named(caplog)))
@@ -110,5 +117,9 @@ async def test_a_file_locked_longer_than_anyone_waits_is_named_once(
 
 
 def named(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return lines(caplog, "keeps it locked")
+
+
+def lines(caplog: pytest.LogCaptureFixture, text: str) -> list[str]:
     said = (record.getMessage() for record in caplog.records)
-    return [line for line in said if "keeps it locked" in line]
+    return [line for line in said if text in line]

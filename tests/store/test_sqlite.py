@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import sqlite3
 import stat
@@ -31,8 +32,10 @@ from headrace.errors import (
     StoreUnavailable,
 )
 from headrace.store.contract import Settlement, reclaim_every
+from headrace.store.sqlite.connection import file as database_file
 from headrace.store.sqlite.connection import schema
 from headrace.store.sqlite.store import SqliteStore
+from headrace.store.values import Counts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -213,6 +216,15 @@ class TestFile:
             assert (await store.describe()).risks == ()
         await store.close()
 
+    async def test_a_disk_without_room_is_a_risk(
+        self, store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert (await store.describe()).risks == ()
+        monkeypatch.setattr(database_file, "_LITTLE_ROOM", shutil.disk_usage(path).total + 1)
+        (risk,) = (await store.describe()).risks
+        assert risk.startswith(f"{path}: its disk has no room left; until there is some, ")
+        assert "waiting jobs cannot be worked off" in risk
+
     async def test_commits_are_flushed_to_disk(self, store: SqliteStore) -> None:
         def settings(connection: sqlite3.Connection) -> tuple[str, int]:
             journal = connection.execute("PRAGMA journal_mode").fetchone()[0]
@@ -275,7 +287,7 @@ class TestTrouble:
         await store.append("q", parcels("a"))
         await run_sql(store, "PRAGMA max_page_count = 1")  # Means: no more than there are.
         big = Parcel(key("b"), bytes(1_000_000))
-        with pytest.raises(StoreFull, match=r"jobs\.db: no room left"):
+        with pytest.raises(StoreFull, match=r"jobs\.db: no room left .* cannot be worked off"):
             await store.append("q", [*parcels("c"), big])
         await run_sql(store, "PRAGMA max_page_count = 1000000")
         assert await state_of(store, "c") is None
@@ -307,9 +319,9 @@ class TestTrouble:
         assert (await store.count("q")).waiting == 3
 
     async def test_a_lock_held_too_long_is_unavailable(
-        self, path: Path, store: SqliteStore
+        self, path: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        await run_sql(store, "PRAGMA busy_timeout = 1")
+        monkeypatch.setattr(schema, "BUSY_SECONDS", 0.001)
         with closing(sqlite3.connect(path, isolation_level=None)) as locker:
             locker.execute("BEGIN IMMEDIATE")
             with pytest.raises(StoreUnavailable, match=r"jobs\.db: another process"):
@@ -317,12 +329,55 @@ class TestTrouble:
             locker.execute("ROLLBACK")
         assert await store.append("q", parcels("a")) == {}
 
+    async def test_a_write_that_waits_for_the_file_holds_up_no_reads(
+        self, path: Path, store: SqliteStore
+    ) -> None:
+        await store.append("q", parcels("a"))
+        with closing(sqlite3.connect(path, isolation_level=None)) as locker:
+            locker.execute("BEGIN IMMEDIATE")
+            waiting = [asyncio.ensure_future(store.append("q", parcels("b")))]
+            await asyncio.sleep(0)
+            reading = asyncio.ensure_future(store.count("q"))
+            assert await state_of(store, "a") is State.WAITING
+            assert await reading == Counts(waiting=1)
+            waiting.append(asyncio.ensure_future(store.append("q", parcels("c"))))
+            await asyncio.sleep(0)
+            assert await state_of(store, "b") is None
+            assert [each.done() for each in waiting] == [False, False]
+            locker.execute("ROLLBACK")
+        assert await asyncio.gather(*waiting) == [{}, {}]
+        assert (await store.count("q")).waiting == 3
+
+    async def test_a_store_that_is_closed_first_writes_what_waits_for_the_file(
+        self, path: Path, clock: ManualClock
+    ) -> None:
+        store = make_store(f"sqlite:///{path}", clock)
+        await store.open()
+        with closing(sqlite3.connect(path, isolation_level=None)) as locker:
+            locker.execute("BEGIN IMMEDIATE")
+            writing = asyncio.ensure_future(store.append("q", parcels("a")))
+            await asyncio.sleep(0)
+            closing_it = asyncio.ensure_future(store.close())
+            # The thread has met the lock by now, and the end after it.
+            await asyncio.sleep(0.05)
+            assert [writing.done(), closing_it.done()] == [False, False]
+            locker.execute("ROLLBACK")
+        await closing_it
+        assert await writing == {}
+        await store.open()
+        assert await state_of(store, "a") is State.WAITING
+        await store.close()
+
     async def test_idle_workers_and_readers_take_no_lock(
-        self, path: Path, store: SqliteStore, consumer: SqliteConsumer
+        self,
+        path: Path,
+        store: SqliteStore,
+        consumer: SqliteConsumer,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         await store.append("q", [parcel("a", delay_ms=60_000)])
         await consumer.reclaim("q", 10, last_chance=True)
-        await run_sql(store, "PRAGMA busy_timeout = 1")
+        monkeypatch.setattr(schema, "BUSY_SECONDS", 0.001)
         with closing(sqlite3.connect(path, isolation_level=None)) as locker:
             locker.execute("BEGIN IMMEDIATE")
             assert await consumer.fetch(10, 0) == []

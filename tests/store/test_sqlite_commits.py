@@ -139,7 +139,9 @@ async def test_a_file_without_room_takes_nothing_and_goes_on_when_it_has_some(
             assert await job.result(timeout=30) == 1_000_000
 
 
-async def test_a_send_that_waits_for_another_process_is_done_once(tmp_path: Path) -> None:
+async def test_a_send_that_waits_for_another_process_is_done_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     app = Headrace(f"sqlite:///{tmp_path}/jobs.db")
 
     @app.task(result_ttl=0)
@@ -148,8 +150,7 @@ async def test_a_send_that_waits_for_another_process_is_done_once(tmp_path: Path
     async with app:
         with closing(sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            assert isinstance(app.store, SqliteStore)
-            await app.store._database.read(lambda c: c.execute("PRAGMA busy_timeout = 1").close())
+            monkeypatch.setattr(schema, "BUSY_SECONDS", 0.001)
             sending = asyncio.create_task(note.enqueue())
             await asyncio.sleep(0.2)
             assert not sending.done()

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import aclosing, closing
 from pathlib import Path
 
 import pytest
@@ -312,7 +312,37 @@ async def test_a_log_that_someone_keeps_from_being_cut_is_reported_with_its_size
             reader.execute("SELECT count(*) FROM jobs").fetchall()
             for _ in range(20):
                 await keep.enqueue(bytes(200_000))
+            (risk,) = (await app.admin.store()).risks
         assert f"write-ahead log of {path} has grown to 3 MiB" in caplog.text
-        await app.admin.queues()
+        assert f"write-ahead log of {path} has grown to " in risk
+        assert f"fuser -v {path} lists who has the file open" in risk
         await app.admin.queues()
         assert log_size(path) <= 2 * 2**20
+        assert (await app.admin.store()).risks == ()
+
+
+async def test_who_reads_page_by_page_keeps_no_log_from_being_cut(path: Path) -> None:
+    """However slowly they read on: no transaction is open between two pages."""
+    app = Headrace(f"sqlite:///{path}")
+    orders = app.topic("orders", str)
+
+    @app.task
+    async def keep(number: int) -> None: ...
+
+    async with app, aclosing(app.admin.events("default")) as events:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            sent = await app.enqueue_many(keep.call(number) for number in range(30))
+            await orders.publish_many([str(number) for number in range(30)])
+            for read in (
+                lambda: app.admin.jobs(limit=10),
+                lambda: app.admin.jobs(limit=10, search="29", scan=10),
+                lambda: anext(events),
+                lambda: orders.read(limit=10),
+                app.admin.stats,
+                app.admin.queues,
+                sent[0].info,
+            ):
+                await read()
+                [(busy, _, _)] = other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                assert (busy, log_size(path)) == (0, 0)
+                await keep.enqueue(0)

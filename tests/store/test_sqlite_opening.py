@@ -10,6 +10,9 @@ import pytest
 
 from headrace import StoreUnavailable
 from headrace.store.sqlite.connection import schema
+from headrace.store.sqlite.connection import thread as database_thread
+from headrace.store.sqlite.connection.database import Database
+from headrace.store.sqlite.connection.thread import DatabaseThread, Request
 
 
 class Attempts:
@@ -74,10 +77,28 @@ def test_opening_gives_up_after_30_seconds(tmp_path: Path, monkeypatch: pytest.M
     holder.close()
 
 
-def test_a_write_waits_as_long(tmp_path: Path) -> None:
-    connection = schema.connect(str(tmp_path / "jobs.db"))
-    assert connection.execute("PRAGMA busy_timeout").fetchone() == (30_000,)
-    connection.close()
+async def test_a_write_gives_up_as_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "jobs.db"
+    database = Database(str(path))
+    await database.open()
+    holder = held(path)
+    attempts = Attempts(holder, freed_after=1000, seconds=1.0)
+    monkeypatch.setattr(database_thread, "time", attempts)
+    # Each attempt is followed by a moment in which reads are answered.
+    arrived = DatabaseThread._arrived
+
+    def hurried(self: DatabaseThread, most: int, patience: float | None) -> list[Request]:
+        if patience is None:
+            return arrived(self, most, None)
+        attempts.sleep(patience)
+        return arrived(self, most, 0.0)
+
+    monkeypatch.setattr(DatabaseThread, "_arrived", hurried)
+    with pytest.raises(StoreUnavailable, match="another process keeps it locked"):
+        await database.write(lambda connection, _: None)
+    assert attempts.count == 30
+    holder.close()
+    await database.close()
 
 
 def test_twenty_connections_to_a_new_file_are_all_made(tmp_path: Path) -> None:

@@ -51,8 +51,8 @@ class Description(msgspec.Struct, frozen=True):
     """Such as `Redis`."""
     version: str
     risks: tuple[str, ...] = ()
-    """Settings that may lose jobs, or show them to others, each as a sentence that says what to
-    do."""
+    """What may lose jobs, show them to others, or keep them from being worked off, each as a
+    sentence that says what to do."""
     unread: tuple[str, ...] = ()
     """Settings that matter and that this user may not read, each as a sentence."""
 

@@ -14,7 +14,7 @@ from headrace.store.oddities import Oddities
 from headrace.store.sqlite import kv
 from headrace.store.sqlite.connection import schema
 from headrace.store.sqlite.connection.database import Database
-from headrace.store.sqlite.connection.file import modes_at_risk
+from headrace.store.sqlite.connection.file import risks_of
 from headrace.store.sqlite.consumer import SqliteConsumer
 from headrace.store.sqlite.gates import added_parents, flows, pauses
 from headrace.store.sqlite.gates.arrivals import arrive
@@ -92,9 +92,7 @@ class SqliteStore(SqliteReads):
     async def describe(self) -> Description:
         # A read, so that a file that cannot be read is reported.
         await self.queues()
-        return Description(
-            "SQLite", sqlite3.sqlite_version, self._risks or modes_at_risk(self._path)
-        )
+        return Description("SQLite", sqlite3.sqlite_version, self._risks or risks_of(self._path))
 
     async def append(
         self,

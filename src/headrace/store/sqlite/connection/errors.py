@@ -6,8 +6,13 @@ import sqlite3
 
 from headrace.errors import StoreError, StoreFull, StoreMismatch, StoreUnavailable
 
+# Taking a job and noting its end are writes too. A transaction that finds no room is undone.
+UNTIL_ROOM = (
+    "until there is some, nothing more can be stored, and waiting jobs cannot be worked off; none "
+    "is lost"
+)
 _TEXT = {
-    sqlite3.SQLITE_FULL: "{where}: no room left ({error}); free disk space and try again",
+    sqlite3.SQLITE_FULL: "{where}: no room left ({error}): " + UNTIL_ROOM,
     sqlite3.SQLITE_BUSY: "{where}: another process keeps it locked ({error}); try again",
     sqlite3.SQLITE_LOCKED: "{where}: another process keeps it locked ({error}); try again",
     sqlite3.SQLITE_IOERR: "{where}: the disk does not answer as it should ({error})",
@@ -28,13 +33,23 @@ _MISMATCHES = (
 _PRIMARY_CODE = 0xFF
 
 
+def is_busy(error: Exception) -> bool:
+    """Whether another connection keeps the file locked, so that waiting helps."""
+    return _code_of(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _code_of(error: Exception) -> int:
+    # The driver's own errors, such as a closed connection, have no code.
+    code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    return code & _PRIMARY_CODE
+
+
 def translated(error: Exception, where: str, *, unknown: bool = False) -> Exception:
     """An SQLite error as one of Headrace, with `where` as the name of the file; others unchanged.
     `unknown` says that the request may have been applied."""
     if not isinstance(error, sqlite3.Error):
         return error
-    # The driver's own errors, such as a closed connection, have no code.
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY_CODE
+    code = _code_of(error)
     text = _TEXT.get(code, "{where}: {error}").format(where=where, error=error)
     if unknown:
         return StoreUnavailable(text, sent=True)

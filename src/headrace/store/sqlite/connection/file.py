@@ -8,6 +8,7 @@ import ctypes
 import logging
 import os
 import shlex
+import shutil
 import sqlite3
 import stat
 import time
@@ -15,6 +16,7 @@ from typing import NamedTuple
 
 from headrace.errors import StoreError, StoreUnavailable
 from headrace.store.sqlite.connection import schema
+from headrace.store.sqlite.connection.errors import UNTIL_ROOM
 from headrace.store.sqlite.connection.schema import Connection
 
 log = logging.getLogger("headrace.store")
@@ -24,10 +26,12 @@ LOOK_SECONDS = 0.2
 _PATIENCE_SECONDS = 1.0
 # Autocheckpoints keep the log at half of this, as long as there are moments without readers.
 LOG_BYTES = 32 * 2**20
-_LOUD_BYTES = 128 * 2**20
+_LOUD_BYTES = 64 * 2**20
+# Less room than this on the disk is none: the log and the file grow by pieces.
+_LITTLE_ROOM = 2**20
 _CUT_EVERY_SECONDS = 1.0
 # Nobody can write while readers are waited for.
-_CUT_WAIT_MS = 100
+_CUT_WAIT_SECONDS = 0.1
 _ENDED = (
     ". Jobs that are running now are ended, as if their leases were lost; those that the file has "
     "run again"
@@ -47,10 +51,15 @@ def _identity(path: str) -> _Identity | None:
     return _Identity(found.st_dev, found.st_ino)
 
 
-def modes_at_risk(path: str) -> tuple[str, ...]:
-    """A sentence that says so if every user of the machine may read or write the files of a
-    database. A file that was there before it was opened keeps its mode, and its logs get that."""
+def risks_of(path: str) -> tuple[str, ...]:
+    """What is wrong around the files of a database, each as a sentence that says what to do."""
     home = os.path.realpath(path)
+    return (*_modes_at_risk(home), *_log_at_risk(path, home), *_room_at_risk(path, home))
+
+
+def _modes_at_risk(home: str) -> tuple[str, ...]:
+    """Whether every user of the machine may read or write the files. One that was there before it
+    was opened keeps its mode, and its logs get that."""
     found = {name: _open_to_all(name) for name in (home, f"{home}-wal", f"{home}-shm")}
     open_files = [name for name, mode in found.items() if mode]
     if not open_files:
@@ -61,6 +70,33 @@ def modes_at_risk(path: str) -> tuple[str, ...]:
         f"{first} has the mode {found[first]:04o}: every user of this machine can {may} its jobs; "
         f"end that with chmod o= {shlex.join(open_files)}",
     )
+
+
+def _log_at_risk(path: str, home: str) -> tuple[str, ...]:
+    """Whether someone keeps the log from being cut: it was tried right before, if it is long."""
+    try:
+        size = os.stat(f"{home}-wal").st_size
+    except OSError:
+        return ()
+    return (_long_log(path, size),) if size > _LOUD_BYTES else ()
+
+
+def _long_log(path: str, size: int) -> str:
+    return (
+        f"the write-ahead log of {path} has grown to {size >> 20} MiB: someone has been reading "
+        "the file in one transaction for long, and it cannot be cut until that ends; fuser -v "
+        f"{shlex.quote(path)} lists who has the file open"
+    )
+
+
+def _room_at_risk(path: str, home: str) -> tuple[str, ...]:
+    try:
+        free = shutil.disk_usage(os.path.dirname(home)).free
+    except OSError:
+        return ()
+    if free >= _LITTLE_ROOM:
+        return ()
+    return (f"{path}: its disk has no room left; {UNTIL_ROOM}",)
 
 
 def _open_to_all(name: str) -> int:
@@ -227,23 +263,18 @@ class DatabaseFile:
             self._loud_bytes = _LOUD_BYTES
         elif size > self._loud_bytes:
             self._loud_bytes = 2 * size
-            log.warning(
-                "the write-ahead log of %s has grown to %d MiB: someone has been reading the file "
-                "in one transaction for long, and it cannot be cut until that ends",
-                *(self.path, size >> 20),
-                extra={"path": str(self.path)},
-            )
+            log.warning("%s", _long_log(self.path, size), extra={"path": str(self.path)})
 
 
 def _cut(connection: Connection) -> bool:
     """Write the log into the file and empty it; returns whether all of it could be."""
     try:
-        connection.execute(f"PRAGMA busy_timeout = {_CUT_WAIT_MS}")
+        schema.be_patient(connection, _CUT_WAIT_SECONDS)
         [(busy, _, _)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     except sqlite3.Error:
         return False
     finally:
-        connection.execute(f"PRAGMA busy_timeout = {round(schema.BUSY_SECONDS * 1000)}")
+        schema.be_patient(connection, 0.0)
     return not busy
 
 
@@ -253,6 +284,7 @@ def _save(connection: Connection, *, has_other_log: bool) -> bool:
     if has_other_log:
         return False
     try:
+        schema.be_patient(connection, schema.BUSY_SECONDS)
         [(busy, length, done)] = connection.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
     except sqlite3.Error:
         return False

@@ -9,7 +9,7 @@ from functools import partial
 
 from headrace.core import address
 from headrace.errors import StoreMismatch
-from headrace.store.sqlite.connection.errors import translated
+from headrace.store.sqlite.connection.errors import is_busy, translated
 from headrace.store.sqlite.connection.tables import UPGRADES
 
 APPLICATION_ID = 0x48656164  # "Head"; shown by `file` and other programs.
@@ -66,7 +66,7 @@ def connect(path: str) -> Connection:
         try:
             return _opened(path)
         except sqlite3.Error as error:
-            if not _is_busy(error) or time.monotonic() >= give_up:
+            if not is_busy(error) or time.monotonic() >= give_up:
                 raise translated(error, path) from error
             time.sleep(_PAUSE)
 
@@ -82,16 +82,17 @@ def _opened(path: str) -> Connection:
     )
     try:
         _prepare(connection, path)
+        # From now on who uses it waits by himself, and goes on reading meanwhile.
+        be_patient(connection, 0.0)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _is_busy(error: sqlite3.Error) -> bool:
-    # The driver's own errors have no code.
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+def be_patient(connection: sqlite3.Connection, seconds: float) -> None:
+    """Have SQLite wait so long for others that keep the file locked."""
+    connection.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
 
 
 def _make_private(path: str) -> None:

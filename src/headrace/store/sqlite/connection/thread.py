@@ -1,5 +1,6 @@
 """The thread that owns a store's connection: requests made at the same moment share one
-transaction, and so one wait for the disk."""
+transaction, and so one wait for the disk. While a write waits for a file that another process has
+locked, reads go on."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from headrace.store.sqlite.connection.errors import translated
+from headrace.store.sqlite.connection import schema
+from headrace.store.sqlite.connection.errors import is_busy, translated
 from headrace.store.sqlite.connection.file import LOOK_SECONDS
 from headrace.store.sqlite.connection.signals import Notification, Post
 
@@ -30,6 +32,9 @@ Write = Callable[[sqlite3.Connection, list[Notification]], Any]
 _POLL_SECONDS = 0.015
 # Bounds the time that one transaction keeps other processes from writing.
 _MOST_TOGETHER = 500
+# Between two looks whether a locked file is free: the first are for writes of others, which take
+# milliseconds.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.025
 # Written with each transaction, to know whether it took effect.
 _NUMBER = "UPDATE temp.committed SET number = ?"
 _LAST_NUMBER = "SELECT number FROM temp.committed"
@@ -84,35 +89,44 @@ class DatabaseThread:
         self._seen = self._data_version()
         self._look_at = 0.0
         self._file_at = 0.0
+        self._ending = False
+        """Whether None has come."""
+        self._unread: list[Request] = []
+        """Reads that came together with the writes under way."""
+        self._later: list[Request] = []
+        """Writes that came while others waited for the file."""
 
     def run(self) -> None:
-        while self._step():
-            pass
+        while self._later or not self._ending:
+            self._step()
 
-    def _step(self) -> bool:
-        """Serve the next batch of requests; False if it was the last."""
-        batch, going = self._gather()
+    def _step(self) -> None:
+        """Serve the next batch of requests."""
+        batch = self._gather()
         post = Post()
         self._tend_file(post)
         if batch:
             self._serve(batch, post)
         self._notice_others(post)
         post.send()
-        return going
 
-    def _gather(self) -> tuple[list[Request], bool]:
-        """The requests so far, and whether to go on after them."""
-        batch: list[Request] = []
-        try:
-            request = self._inbox.get(timeout=self._patience())
-            while request is not None:
-                batch.append(request)
-                if len(batch) >= _MOST_TOGETHER:
-                    return batch, True
-                request = self._inbox.get_nowait()
-        except queue.Empty:
-            return batch, True
-        return batch, False
+    def _gather(self) -> list[Request]:
+        batch, self._later = self._later[:_MOST_TOGETHER], self._later[_MOST_TOGETHER:]
+        return batch + self._arrived(
+            _MOST_TOGETHER - len(batch), 0.0 if batch else self._patience()
+        )
+
+    def _arrived(self, most: int, patience: float | None) -> list[Request]:
+        """New requests, as soon as there are any; none after `patience` seconds."""
+        arrived: list[Request] = []
+        with contextlib.suppress(queue.Empty):
+            while len(arrived) < most and not self._ending:
+                request = self._inbox.get(timeout=0.0 if arrived else patience)
+                if request is None:
+                    self._ending = True
+                else:
+                    arrived.append(request)
+        return arrived
 
     def _patience(self) -> float | None:
         if not self._signals:
@@ -139,8 +153,9 @@ class DatabaseThread:
         if self._file.connection is None:
             self._refuse(batch, post)
             return
+        self._unread = [request for request in batch if not request.write]
         notifications = self._write([request for request in batch if request.write])
-        self._read([request for request in batch if not request.write])
+        self._read(self._unread)
         for request in batch:
             request.answer(post)
         self._signals.publish(notifications, post)
@@ -167,7 +182,7 @@ class DatabaseThread:
         notifications: list[Notification] = []
         self._number += 1
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
+            self._begin()
             self._connection.execute(_NUMBER, (self._number,))
             for request in requests:
                 notifications += self._attempt_write(request, alone=len(requests) == 1)
@@ -186,6 +201,35 @@ class DatabaseThread:
             self._undo(requests, error, unknown=committed is None)
             return []
         return notifications
+
+    def _begin(self) -> None:
+        """Begin to write, once no other process does; reads go on until then."""
+        give_up = time.monotonic() + schema.BUSY_SECONDS
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.Error as error:
+                if not is_busy(error) or time.monotonic() >= give_up:
+                    raise
+            self._read_for(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _read_for(self, seconds: float) -> None:
+        """Wait until requests come, `seconds` at most. Answer reads, and keep writes for later."""
+        if self._ending:
+            time.sleep(seconds)
+        arrived = self._arrived(_MOST_TOGETHER, 0.0 if self._unread else seconds)
+        self._later += [request for request in arrived if request.write]
+        reads = self._unread + [request for request in arrived if not request.write]
+        self._unread = []
+        self._read(reads)
+        post = Post()
+        for request in reads:
+            request.answer(post)
+        self._notice_others(post)
+        post.send()
 
     def _was_committed(self) -> bool | None:
         """Whether the transaction that just failed took effect; None if that is not known."""
@@ -237,10 +281,17 @@ class DatabaseThread:
 
     def _attempt_read(self, request: Request) -> None:
         assert request.read is not None
-        try:
-            request.result = request.read(self._connection)
-        except Exception as error:
-            request.error = translated(error, self._where)
+        give_up = time.monotonic() + schema.BUSY_SECONDS
+        while True:
+            try:
+                request.result = request.read(self._connection)
+                return
+            except Exception as error:
+                # Others keep readers out only while they repair a log that a crash has left.
+                if not is_busy(error) or time.monotonic() >= give_up:
+                    request.error = translated(error, self._where)
+                    return
+            time.sleep(_LONGEST_PAUSE)
 
     def _notice_others(self, post: Post) -> None:
         """Notify all listeners if another connection has written since the last look."""
