@@ -59,6 +59,11 @@ class GroupServices:
         if subscription.name in self.dead_handlers:
             self.dead_handlers[subscription.name].poll_soon(queue)
 
+    def died_in_store(self, queue: str) -> None:
+        """An event went dead without a run, if it is the queue of a group."""
+        for handler in self.dead_handlers.values():
+            handler.poll_soon(queue)
+
     async def serve(self, subscription: Subscription[..., Any]) -> None:
         """Read one more group; if that fails, nothing is left behind but what may be tried
         again."""

@@ -12,6 +12,7 @@ from headrace.client.topic.subscription import Subscription
 from headrace.core.clock import skips_nothing
 from headrace.errors import StoreFull, StoreUnavailable
 from headrace.metrics.totals import Phase, Presence, Totals
+from headrace.store.deaths import Deaths
 from headrace.worker.app import WorkerApp
 from headrace.worker.burst import BurstEnd
 from headrace.worker.clock_moves import ClockMoves
@@ -61,7 +62,9 @@ class WorkerRuntime:
         self.outage = self._shared.outage
         self._dead_jobs = self._make_dead_jobs()
         job_died = self._job_died if self._dead_jobs else None
-        self.loops = ConsumerLoops(settings, self._shared, self._died, hurrying, job_died)
+        self.loops = ConsumerLoops(
+            settings, self._shared, self._died, hurrying, self._died_in_store, job_died
+        )
         self._registry = self._make_registry()
         self._groups = GroupServices(app, settings, self.loops, self._registry, self._add)
         self._watch = SubscriptionWatch(app, settings, self._groups)
@@ -79,7 +82,7 @@ class WorkerRuntime:
             app.store,
             self.loops.upkeep,
             settings.queues,
-            on_deaths=self.failures.in_store.died,
+            on_deaths=self._died_in_store,
         )
         grouped = self._groups.services
         self._pollers = [each for each in grouped if isinstance(each, QueuePoller)]
@@ -156,6 +159,12 @@ class WorkerRuntime:
     def _job_died(self, queue: str) -> None:
         for reporter in self._dead_jobs:
             reporter.died(queue)
+
+    def _died_in_store(self, deaths: Sequence[Deaths]) -> None:
+        self.failures.in_store.died(deaths)
+        for queue in {each.queue for each in deaths}:
+            self._job_died(queue)
+            self._groups.died_in_store(queue)
 
     async def start(self) -> None:
         """Begin to work; if that fails, nothing is left behind."""

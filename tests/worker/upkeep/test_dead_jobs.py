@@ -6,7 +6,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from headrace import Headrace, Job, JobFailed, Reject, Retry, State, chain
+from headrace.worker import service
+from headrace.worker.upkeep import dead_walker
 from headrace.worker.upkeep.dead_jobs import DeadJobReporter, reporters_of
 from tests.worker.states import reach, until
 
@@ -24,7 +28,11 @@ def reporters(app: Headrace, queues: list[str] | None = None) -> list[DeadJobRep
     return reporters_of(app, app.worker(queues=queues).settings, app.clock.now_ms)
 
 
-async def test_it_is_called_whatever_a_job_died_of(app: Headrace) -> None:
+async def test_it_is_called_at_once_whatever_a_job_died_of(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (service, dead_walker):
+        monkeypatch.setattr(module, "POLL", 3600.0)
     heard: Heard = []
 
     @app.task(retry=Retry(2, backoff=[0.01]), on_dead=hearing(heard))

@@ -13,6 +13,7 @@ from headrace.client.topic.subscription import Subscription
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.queue_names import log_name
 from headrace.store.contract import StoreConsumer
+from headrace.store.deaths import DeathListener
 from headrace.worker.consume.consumer_loop import ConsumerLoop
 from headrace.worker.consume.heartbeat import Leases
 from headrace.worker.consume.start_recorder import Runs
@@ -44,7 +45,8 @@ _POLICIES: dict[str, type[AckOnSuccess]] = {
 class ConsumerLoops:
     """One loop for all ordinary queues, at least one for each subscription, one for each broadcast.
     Those of subscriptions come and go. `died` is called with the queue of a group in which an event
-    went dead, `job_died`, if given, with that of a job."""
+    went dead, `job_died`, if given, with that of a job, `died_in_store` with what dies without a
+    run."""
 
     new_loop = ConsumerLoop
 
@@ -54,9 +56,10 @@ class ConsumerLoops:
         shared: SharedServices,
         died: Callable[[Subscription[..., Any], str], None],
         hurrying: asyncio.Event,
+        died_in_store: DeathListener,
         job_died: Died | None = None,
     ) -> None:
-        self._job_died = job_died
+        self._died_in_store, self._job_died = died_in_store, job_died
         self._settings = settings
         self._shared = shared
         self._died = died
@@ -150,9 +153,8 @@ class ConsumerLoops:
     # How each is made
 
     def _consumer(self, name: str, queues: Sequence[str]) -> StoreConsumer:
-        shared = self._shared
-        died = shared.failures.in_store.died
-        return shared.app.store.consumer(name, queues, shared.app.lease, on_deaths=died)
+        app = self._shared.app
+        return app.store.consumer(name, queues, app.lease, on_deaths=self._died_in_store)
 
     def _of_jobs(self) -> ConsumerLoop:
         settings, app = self._settings, self._shared.app
@@ -161,7 +163,7 @@ class ConsumerLoops:
             settings.weights,
             app.lease,
             strict=settings.strict,
-            on_deaths=self._shared.failures.in_store.died,
+            on_deaths=self._died_in_store,
             concurrency=settings.queue_concurrency,
         )
         auditing = self._shared.auditing()
