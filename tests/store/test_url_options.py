@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace import ConfigError, Headrace, StoreUnavailable
+from headrace.core.address import sqlite_options, sqlite_path
 from headrace.store.redis.connection.endpoint import RedisEndpoint
 from headrace.store.redis.connection.url_options import ConnectionTuning, tuning_of, without_tuning
 from tests.servers import RedisServer
@@ -33,7 +34,8 @@ ALL = "socket_timeout=3&socket_connect_timeout=0.5&keepalive_idle=60&keepalive_c
         ("redis://h/0?keepalive_idle=0.5", "keepalive_idle must be whole seconds, 1 or more"),
         ("redis://h/0?socket_timeout=1&socket_timeout=2", "has 'socket_timeout' twice"),
         ("redis://h/0?socket_keepalive=no&keepalive_idle=5", "leave out one or the other"),
-        ("sqlite:///jobs.db?timeout=5", "sqlite:// URLs take none; write sqlite:///file.db"),
+        ("sqlite:///jobs.db?timeout=5", "it can have secure_delete=yes or secure_delete=no"),
+        ("sqlite:///jobs.db?secure_delete=maybe", "it can have secure_delete=yes or"),
         ("memory://?shared=1", "memory:// URLs take none; write memory://"),
     ],
 )
@@ -41,6 +43,14 @@ def test_an_option_that_is_unknown_or_wrong_is_refused_when_declared(url: str, s
     with pytest.raises(ConfigError, match=said) as caught:
         Headrace(url)
     assert "hunter2" not in str(caught.value)
+
+
+def test_options_are_no_part_of_the_name_of_a_file() -> None:
+    url = "sqlite:////srv/jobs.db?secure_delete=yes"
+    assert sqlite_path(url) == "/srv/jobs.db"
+    assert sqlite_options(url).secure_delete
+    assert not sqlite_options("sqlite:////srv/jobs.db").secure_delete
+    assert Headrace(url).shown_url == url
 
 
 def test_options_are_read_and_kept_from_the_driver() -> None:

@@ -21,6 +21,7 @@ from headrace.cli.output import complain, harmless_lines
 from headrace.cli.suggestions import meant_app, meant_module
 from headrace.client.include import modules
 from headrace.client.include.modules import ModuleFailed, is_missing, last_line
+from headrace.core.address import sqlite_path
 from headrace.core.wrong_use import kind_of
 from headrace.errors import ConfigError, HeadraceError
 
@@ -55,8 +56,8 @@ def chosen_app(app: str | None, url: str | None, namespace: str | None) -> Headr
         return _with_warning(load_app(app))
     bare = _with_warning(Headrace(url, namespace=namespace))
     # Otherwise a wrong directory, or a misspelt file, would create an empty store.
-    path = bare.url.removeprefix("sqlite:///")
-    if path != bare.url and not Path(path).exists():
+    path = sqlite_path(bare.url) if bare.url.startswith("sqlite:") else ""
+    if path and not Path(path).exists():
         raise ConfigError(
             "say which app or store: module:attribute such as shop:app, --url or HEADRACE_URL "
             f"(there is no {path} here)"

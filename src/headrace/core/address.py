@@ -37,7 +37,7 @@ _SHOWN_OPTIONS = frozenset(
         *("ssl_ca_certs", "ssl_ca_path", "ssl_cert_reqs", "ssl_certfile", "ssl_keyfile"),
         *("ssl_check_hostname", "ssl_min_version", "ssl_ciphers", "sentinel_tls"),
         *("socket_timeout", "socket_connect_timeout", "socket_keepalive"),
-        *("keepalive_idle", "keepalive_interval", "keepalive_count"),
+        *("keepalive_idle", "keepalive_interval", "keepalive_count", "secure_delete"),
     )
 )
 
@@ -92,12 +92,39 @@ def as_redis(url: str) -> str:
 MEMORY = ":memory:"
 
 
+_TRUTH = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+
+
+class SqliteOptions(NamedTuple):
+    """What the URL of an SQLite store may say behind its `?`."""
+
+    secure_delete: bool = False
+    """Whether what is deleted is overwritten at once."""
+
+
+DEFAULT_OPTIONS = SqliteOptions()
+
+
+def sqlite_options(url: str) -> SqliteOptions:
+    """`ConfigError` if the URL has an option that is unknown, or a value that it cannot have."""
+    _, mark, option = url.partition("?")
+    name, _, value = option.partition("=")
+    if not mark:
+        return DEFAULT_OPTIONS
+    if name != "secure_delete" or value.lower() not in _TRUTH:
+        raise ConfigError(
+            f"the URL {without_password(url)!r} has options that SQLite does not take; it can have "
+            "secure_delete=yes or secure_delete=no: write sqlite:///file.db?secure_delete=yes"
+        )
+    return SqliteOptions(_TRUTH[value.lower()])
+
+
 def sqlite_path(url: str) -> str:
     """The file that the URL of an SQLite store names, `:memory:` for `memory://`."""
     if url == "memory://":
         return MEMORY
-    path = url.removeprefix("sqlite:///")
-    if path == url or path in ("", "/", MEMORY) or any(c in path for c in "?#\0"):
+    path = url.partition("?")[0].removeprefix("sqlite:///")
+    if not url.startswith("sqlite:///") or path in ("", "/", MEMORY) or {*path} & {"#", "\0"}:
         raise ConfigError(
             f"{without_password(url)!r} is not the URL of an SQLite store: use sqlite:///file.db, "
             "sqlite:////directory/file.db or memory://"

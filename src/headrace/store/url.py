@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any, Protocol
 
-from headrace.core.address import check_url, sqlite_path, without_password
+from headrace.core.address import check_url, sqlite_options, sqlite_path, without_password
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.job.history_rules import HistoryRules
 from headrace.errors import ConfigError
@@ -44,12 +44,13 @@ def check_store_url(url: str) -> None:
 
         tuning_of(url)
         check_server(url)
-    elif "?" in url:
+    elif scheme == "memory" and "?" in url:
         raise ConfigError(
-            f"the URL {without_password(url)!r} has options: {scheme}:// URLs take none; write "
-            f"{'memory://' if scheme == 'memory' else 'sqlite:///file.db'}"
+            f"the URL {without_password(url)!r} has options: memory:// URLs take none; write "
+            "memory://"
         )
     else:
+        sqlite_options(url)
         sqlite_path(url)
 
 

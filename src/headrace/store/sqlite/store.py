@@ -7,7 +7,7 @@ import sqlite3
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.core.address import sqlite_path
+from headrace.core.address import sqlite_options, sqlite_path
 from headrace.core.confirming import UNCONFIRMED, Confirming
 from headrace.core.job.history_rules import HistoryRules
 from headrace.store.oddities import Oddities
@@ -67,7 +67,7 @@ class SqliteStore(SqliteReads):
         history_rules: HistoryRules | None = None,
     ) -> None:
         self._path = _path(url)
-        database = Database(self._path)
+        database = Database(self._path, sqlite_options(url))
         rules = history_rules or HistoryRules()
         writer = Writer(database, namespace, clock, recording=events, history_rules=rules)
         super().__init__(database, writer, namespace=namespace, clock=clock)

@@ -7,8 +7,10 @@ import os
 import queue
 import threading
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from headrace.core.address import DEFAULT_OPTIONS, SqliteOptions
 from headrace.errors import StoreUnavailable
 from headrace.store.sqlite.connection import schema
 from headrace.store.sqlite.connection.file import DatabaseFile
@@ -32,9 +34,10 @@ class Database:
     """One SQLite database, open while at least one event loop has it open. A database in memory
     keeps its content for as long as this object lives."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, options: SqliteOptions = DEFAULT_OPTIONS) -> None:
         self.signals = Signals()
         self._path = path
+        self._open = partial(schema.connect, path, options)
         self._lock = threading.Lock()
         self._loops: set[AbstractEventLoop] = set()
         self._inbox: Inbox | None = None
@@ -153,15 +156,15 @@ class Database:
         except Exception as error:
             self._refuse_all(inbox, error)
             return
-        self._file = DatabaseFile(self._path, connection, self.generation)
+        self._file = DatabaseFile(self._path, connection, self._open, self.generation)
         DatabaseThread(self._file, inbox, self.signals).run()
         self._file.close()
 
     def _connect(self) -> Connection:
         if self._path != schema.MEMORY:
-            return schema.connect(self._path)
+            return self._open()
         if self._memory is None:
-            self._memory = schema.connect(schema.MEMORY)
+            self._memory = self._open()
             # Not at exit: the thread may be using it, and all is gone then anyway.
             weakref.finalize(self, self._memory.close).atexit = False
         return self._memory

@@ -12,6 +12,7 @@ import shutil
 import sqlite3
 import stat
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from headrace.errors import StoreError, StoreUnavailable
@@ -116,8 +117,15 @@ class DatabaseFile:
     what the path names then is opened in its place, as soon as it is there and does not change for
     a moment. `connection` is None until then. Used by one thread."""
 
-    def __init__(self, path: str, connection: Connection, generation: int = 0) -> None:
+    def __init__(
+        self,
+        path: str,
+        connection: Connection,
+        connect: Callable[[], Connection],
+        generation: int = 0,
+    ) -> None:
         self.path = path
+        self._connect = connect
         self.connection: Connection | None = connection
         self.generation = connection.generation = generation
         """Counts the files that were opened in place of another."""
@@ -219,7 +227,7 @@ class DatabaseFile:
         if self._seen is not None and self._seen != before and since < 5 * _PATIENCE_SECONDS:
             return False
         try:
-            connection = schema.connect(self.path)
+            connection = self._connect()
         except StoreError as error:
             if str(error) != str(self.trouble):
                 log.warning(

@@ -8,6 +8,7 @@ import time
 from functools import partial
 
 from headrace.core import address
+from headrace.core.address import DEFAULT_OPTIONS, SqliteOptions
 from headrace.errors import StoreMismatch
 from headrace.store.sqlite.connection.errors import is_busy, translated
 from headrace.store.sqlite.connection.tables import UPGRADES
@@ -34,9 +35,10 @@ _PRAGMAS = (
     "PRAGMA wal_autocheckpoint = 2000",
     "PRAGMA cache_size = -32768",
     "PRAGMA temp_store = MEMORY",
-    # Some builds overwrite what is freed, and so write freed pages once more.
-    "PRAGMA secure_delete = FAST",
 )
+# What is deleted is overwritten in pages that are written anyway, or also in those that become
+# free, which writes them once more. Builds of SQLite differ in which of these they do by default.
+_SECURE_DELETE = {False: "PRAGMA secure_delete = FAST", True: "PRAGMA secure_delete = ON"}
 # Private to the connection, in memory, and rolled back with the rest of a transaction.
 _COMMITTED = "CREATE TEMP TABLE committed (number INTEGER NOT NULL)"
 
@@ -51,7 +53,7 @@ class Connection(sqlite3.Connection):
     generation = 0
 
 
-def connect(path: str) -> Connection:
+def connect(path: str, options: SqliteOptions = DEFAULT_OPTIONS) -> Connection:
     """A connection to the Headrace file at `path`, created if it does not exist; `MEMORY` is a new
     database in memory. Raises a `StoreError` that says what to do if the file is not usable."""
     if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
@@ -64,14 +66,14 @@ def connect(path: str) -> Connection:
     give_up = time.monotonic() + BUSY_SECONDS
     while True:
         try:
-            return _opened(path)
+            return _opened(path, options)
         except sqlite3.Error as error:
             if not is_busy(error) or time.monotonic() >= give_up:
                 raise translated(error, path) from error
             time.sleep(_PAUSE)
 
 
-def _opened(path: str) -> Connection:
+def _opened(path: str, options: SqliteOptions) -> Connection:
     connection = sqlite3.connect(
         path,
         timeout=BUSY_SECONDS,
@@ -81,7 +83,7 @@ def _opened(path: str) -> Connection:
         factory=Connection,
     )
     try:
-        _prepare(connection, path)
+        _prepare(connection, path, options)
         # From now on who uses it waits by himself, and goes on reading meanwhile.
         be_patient(connection, 0.0)
     except BaseException:
@@ -109,14 +111,14 @@ def _make_private(path: str) -> None:
         ) from error
 
 
-def _prepare(connection: sqlite3.Connection, path: str) -> None:
+def _prepare(connection: sqlite3.Connection, path: str, options: SqliteOptions) -> None:
     # Before anything is written: a file of another program must stay as it is.
     _checked_version(connection, path)
     # A text column can hold any bytes; all of them must be readable.
     connection.text_factory = _text
     if path != MEMORY:
         _use_wal(connection, path)
-    for pragma in _PRAGMAS:
+    for pragma in (*_PRAGMAS, _SECURE_DELETE[options.secure_delete]):
         connection.execute(pragma)
     connection.execute(_COMMITTED)
     connection.execute("INSERT INTO temp.committed VALUES (0)")
