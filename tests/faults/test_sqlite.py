@@ -75,6 +75,7 @@ async def test_a_full_disk_loses_nothing_that_was_accepted(
         # For longer than a lease: nobody can renew one, and no job runs twice for it.
         await asyncio.sleep(1.5)
         assert len(lines(caplog, "waiting jobs cannot be worked off; none is lost")) == 1
+        assert lines(caplog, "over: ") == []
         await pragma(app, "max_page_count = 1000000")
         assert [await job.result(LONG) for job in accepted] == ["x" * 3000] * 20
         assert await (await keep.enqueue(21, "after")).result(LONG) == "after"

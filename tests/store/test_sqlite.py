@@ -32,8 +32,7 @@ from headrace.errors import (
     StoreUnavailable,
 )
 from headrace.store.contract import Settlement, reclaim_every
-from headrace.store.sqlite.connection import file as database_file
-from headrace.store.sqlite.connection import schema
+from headrace.store.sqlite.connection import errors, schema
 from headrace.store.sqlite.store import SqliteStore
 from headrace.store.values import Counts
 
@@ -220,7 +219,7 @@ class TestFile:
         self, store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         assert (await store.describe()).risks == ()
-        monkeypatch.setattr(database_file, "_LITTLE_ROOM", shutil.disk_usage(path).total + 1)
+        monkeypatch.setattr(errors, "_LITTLE_ROOM", shutil.disk_usage(path).total + 1)
         (risk,) = (await store.describe()).risks
         assert risk.startswith(f"{path}: its disk has no room left; until there is some, ")
         assert "waiting jobs cannot be worked off" in risk

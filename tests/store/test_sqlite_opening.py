@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import threading
 from pathlib import Path
 
 import pytest
 
-from headrace import StoreUnavailable
-from headrace.store.sqlite.connection import schema
+from headrace import StoreFull, StoreUnavailable
+from headrace.store.sqlite.connection import errors, schema
 from headrace.store.sqlite.connection import thread as database_thread
 from headrace.store.sqlite.connection.database import Database
 from headrace.store.sqlite.connection.thread import DatabaseThread, Request
@@ -99,6 +100,24 @@ async def test_a_write_gives_up_as_late(tmp_path: Path, monkeypatch: pytest.Monk
     assert attempts.count == 30
     holder.close()
     await database.close()
+
+
+def test_a_file_that_cannot_be_opened_for_want_of_room_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is none for the files beside it, of which SQLite only says that the disk failed."""
+
+    def fail(*_: object) -> None:
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHMSIZE
+        raise error
+
+    monkeypatch.setattr(schema, "_prepare", fail)
+    with pytest.raises(StoreUnavailable, match="the disk does not answer as it should"):
+        schema.connect(str(tmp_path / "jobs.db"))
+    monkeypatch.setattr(errors, "_LITTLE_ROOM", shutil.disk_usage(tmp_path).total + 1)
+    with pytest.raises(StoreFull, match=r"no room left \(disk I/O error\)"):
+        schema.connect(str(tmp_path / "jobs.db"))
 
 
 def test_twenty_connections_to_a_new_file_are_all_made(tmp_path: Path) -> None:

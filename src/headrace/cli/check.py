@@ -17,7 +17,7 @@ from headrace.cli.topics.views import stopped_text
 from headrace.core import bounds as limits
 from headrace.core.display import plural
 from headrace.core.queue_names import group_queue
-from headrace.errors import StoreError
+from headrace.errors import StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
     from headrace import Headrace
@@ -61,7 +61,8 @@ def check(app: Headrace, max_age: float, as_json: bool) -> None:
     try:
         findings = asked(app, lambda app: _findings(app, max_age))
     except StoreError as error:
-        advice = "; start it, or name another with --url" if error.retryable else ""
+        away = isinstance(error, StoreUnavailable) and error.retryable
+        advice = "; start it, or name another with --url" if away else ""
         findings = [Finding("problem", "store", f"{error}{advice}")]
     levels = Counter(finding.level for finding in findings)
     if as_json:

@@ -89,6 +89,18 @@ def test_other_trouble_is_named_once_with_the_part_that_has_it(
     assert records.texts()[1:] == ["over: the reader waits"]
 
 
+def test_a_full_store_that_answers_is_still_full(outage: StoreOutage, records: Records) -> None:
+    outage.trouble("reader", "the reader waits", StoreFull("no room left"))
+    outage.answers("reader")
+    outage.trouble("reader", "the reader waits", StoreFull("no room left"))
+    assert records.texts() == ["the reader waits: no room left"]
+    outage.well("reader")
+    assert records.texts()[1:] == ["over: the reader waits"]
+    outage.trouble("reader", "the reader waits", StoreUnavailable("refused"))
+    outage.answers("reader")
+    assert records.texts()[3:] == ["the store answers again, after <1 ms"]
+
+
 def test_parts_that_end_do_not_say_that_the_store_answers(
     outage: StoreOutage, records: Records
 ) -> None:

@@ -190,7 +190,7 @@ class QueueReader(Service):
             await self._ready()
         await self._take_up()
         # Not only when the read that follows has brought something.
-        self.outage.well(self)
+        self.outage.answers(self)
         self._doubt_until = self._monotonic() + self._lease
 
     async def _take_up(self) -> None:

@@ -64,6 +64,13 @@ class StoreOutage:
         self._met[part] += 1
         return self._met[part] <= _BROKEN
 
+    def answers(self, part: Hashable) -> None:
+        """The store answers `part` again, if it was away. Other trouble, such as a store without
+        room, lasts until `well`."""
+        kind, _ = self._troubles.get(part, (None, ""))
+        if kind == _AWAY:
+            self.well(part)
+
     def well(self, part: Hashable) -> None:
         """`part` is served again."""
         if part not in self._troubles:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sqlite3
 
 from headrace.errors import StoreError, StoreFull, StoreMismatch, StoreUnavailable
@@ -30,6 +32,10 @@ _MISMATCHES = (
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_CANTOPEN,
 )
+# What SQLite says if there is no room for the -shm and -wal files, which the first to open makes.
+_MAYBE_FULL = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+# Less room than this on a disk is none: the log and the file grow by pieces.
+_LITTLE_ROOM = 2**20
 _PRIMARY_CODE = 0xFF
 
 
@@ -44,12 +50,24 @@ def _code_of(error: Exception) -> int:
     return code & _PRIMARY_CODE
 
 
-def translated(error: Exception, where: str, *, unknown: bool = False) -> Exception:
+def has_room(path: str) -> bool:
+    """Whether the disk of a file has any room left."""
+    try:
+        return shutil.disk_usage(os.path.dirname(os.path.realpath(path))).free >= _LITTLE_ROOM
+    except OSError:
+        return True
+
+
+def translated(
+    error: Exception, where: str, *, unknown: bool = False, opening: bool = False
+) -> Exception:
     """An SQLite error as one of Headrace, with `where` as the name of the file; others unchanged.
-    `unknown` says that the request may have been applied."""
+    `unknown` says that the request may have been applied, `opening` that nothing was asked yet."""
     if not isinstance(error, sqlite3.Error):
         return error
     code = _code_of(error)
+    if opening and code in _MAYBE_FULL and not has_room(where):
+        code = sqlite3.SQLITE_FULL
     text = _TEXT.get(code, "{where}: {error}").format(where=where, error=error)
     if unknown:
         return StoreUnavailable(text, sent=True)

@@ -8,7 +8,6 @@ import ctypes
 import logging
 import os
 import shlex
-import shutil
 import sqlite3
 import stat
 import time
@@ -17,7 +16,7 @@ from typing import NamedTuple
 
 from headrace.errors import StoreError, StoreUnavailable
 from headrace.store.sqlite.connection import schema
-from headrace.store.sqlite.connection.errors import UNTIL_ROOM
+from headrace.store.sqlite.connection.errors import UNTIL_ROOM, has_room
 from headrace.store.sqlite.connection.schema import Connection
 
 log = logging.getLogger("headrace.store")
@@ -28,8 +27,6 @@ _PATIENCE_SECONDS = 1.0
 # Autocheckpoints keep the log at half of this, as long as there are moments without readers.
 LOG_BYTES = 32 * 2**20
 _LOUD_BYTES = 64 * 2**20
-# Less room than this on the disk is none: the log and the file grow by pieces.
-_LITTLE_ROOM = 2**20
 _CUT_EVERY_SECONDS = 1.0
 # Nobody can write while readers are waited for.
 _CUT_WAIT_SECONDS = 0.1
@@ -55,7 +52,8 @@ def _identity(path: str) -> _Identity | None:
 def risks_of(path: str) -> tuple[str, ...]:
     """What is wrong around the files of a database, each as a sentence that says what to do."""
     home = os.path.realpath(path)
-    return (*_modes_at_risk(home), *_log_at_risk(path, home), *_room_at_risk(path, home))
+    room = () if has_room(path) else (f"{path}: its disk has no room left; {UNTIL_ROOM}",)
+    return (*_modes_at_risk(home), *_log_at_risk(path, home), *room)
 
 
 def _modes_at_risk(home: str) -> tuple[str, ...]:
@@ -88,16 +86,6 @@ def _long_log(path: str, size: int) -> str:
         "the file in one transaction for long, and it cannot be cut until that ends; fuser -v "
         f"{shlex.quote(path)} lists who has the file open"
     )
-
-
-def _room_at_risk(path: str, home: str) -> tuple[str, ...]:
-    try:
-        free = shutil.disk_usage(os.path.dirname(home)).free
-    except OSError:
-        return ()
-    if free >= _LITTLE_ROOM:
-        return ()
-    return (f"{path}: its disk has no room left; {UNTIL_ROOM}",)
 
 
 def _open_to_all(name: str) -> int:

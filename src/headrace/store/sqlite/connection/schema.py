@@ -69,7 +69,7 @@ def connect(path: str, options: SqliteOptions = DEFAULT_OPTIONS) -> Connection:
             return _opened(path, options)
         except sqlite3.Error as error:
             if not is_busy(error) or time.monotonic() >= give_up:
-                raise translated(error, path) from error
+                raise translated(error, path, opening=True) from error
             time.sleep(_PAUSE)
 
 
