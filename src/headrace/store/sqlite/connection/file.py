@@ -270,7 +270,7 @@ def _cut(connection: Connection) -> bool:
     except sqlite3.Error:
         return False
     finally:
-        schema.be_patient(connection, 0.0)
+        schema.be_patient(connection, schema.LOCK_SECONDS)
     return not busy
 
 

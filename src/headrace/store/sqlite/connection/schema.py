@@ -18,6 +18,9 @@ MEMORY = address.MEMORY
 # How long opening, and each write, wait for others that write. On a machine that is loaded, twenty
 # processes that open a new file at once take turns for longer than five seconds.
 BUSY_SECONDS = 30.0
+# How long SQLite itself waits for a lock once the file is open. Others write for milliseconds;
+# whoever waits for longer goes on reading meanwhile, and tries again.
+LOCK_SECONDS = 0.01
 # Between two attempts where SQLite does not wait by itself: it answers at once if waiting could be
 # a deadlock, and while another process makes or deletes the write-ahead log.
 _PAUSE = 0.005
@@ -84,8 +87,7 @@ def _opened(path: str, options: SqliteOptions) -> Connection:
     )
     try:
         _prepare(connection, path, options)
-        # From now on who uses it waits by himself, and goes on reading meanwhile.
-        be_patient(connection, 0.0)
+        be_patient(connection, LOCK_SECONDS)
     except BaseException:
         connection.close()
         raise

@@ -32,9 +32,8 @@ Write = Callable[[sqlite3.Connection, list[Notification]], Any]
 _POLL_SECONDS = 0.015
 # Bounds the time that one transaction keeps other processes from writing.
 _MOST_TOGETHER = 500
-# Between two looks whether a locked file is free: the first are for writes of others, which take
-# milliseconds.
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.025
+# Between two attempts to write to a file that others keep locked for longer than they should.
+_LOCK_PAUSE = 0.01
 # Written with each transaction, to know whether it took effect.
 _NUMBER = "UPDATE temp.committed SET number = ?"
 _LAST_NUMBER = "SELECT number FROM temp.committed"
@@ -205,7 +204,6 @@ class DatabaseThread:
     def _begin(self) -> None:
         """Begin to write, once no other process does; reads go on until then."""
         give_up = time.monotonic() + schema.BUSY_SECONDS
-        pause = _FIRST_PAUSE
         while True:
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -213,8 +211,7 @@ class DatabaseThread:
             except sqlite3.Error as error:
                 if not is_busy(error) or time.monotonic() >= give_up:
                     raise
-            self._read_for(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            self._read_for(_LOCK_PAUSE)
 
     def _read_for(self, seconds: float) -> None:
         """Wait until requests come, `seconds` at most. Answer reads, and keep writes for later."""
@@ -291,7 +288,7 @@ class DatabaseThread:
                 if not is_busy(error) or time.monotonic() >= give_up:
                     request.error = translated(error, self._where)
                     return
-            time.sleep(_LONGEST_PAUSE)
+            time.sleep(_LOCK_PAUSE)
 
     def _notice_others(self, post: Post) -> None:
         """Notify all listeners if another connection has written since the last look."""
