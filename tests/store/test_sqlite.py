@@ -34,7 +34,7 @@ from headrace.errors import (
 from headrace.store.contract import Settlement, reclaim_every
 from headrace.store.sqlite.connection import errors, schema
 from headrace.store.sqlite.store import SqliteStore
-from headrace.store.values import Counts
+from headrace.store.values import Counts, IdempotencyKey
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -291,6 +291,26 @@ class TestTrouble:
         await run_sql(store, "PRAGMA max_page_count = 1000000")
         assert await state_of(store, "c") is None
         assert await store.append("q", [*parcels("c"), big]) == {}
+
+    async def test_a_repeat_after_a_try_that_was_cancelled_gets_its_answer(
+        self, store: SqliteStore, consumer: SqliteConsumer
+    ) -> None:
+        """Nobody waits for the try any more, and it is carried out all the same."""
+        await store.append("q", parcels("a"))
+        (delivery,) = await consumer.fetch(1, 0)
+        done, once = [Settlement(delivery, DONE)], IdempotencyKey()
+        gate = threading.Event()
+        blocked = asyncio.ensure_future(store._database.read(lambda _: gate.wait(10)))
+        await asyncio.sleep(0)
+        first = asyncio.ensure_future(consumer.settle("q", done, idempotency=once))
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.wait([first])
+        gate.set()
+        assert first.cancelled()
+        assert await consumer.settle("q", done, repeat=True, idempotency=once) == []
+        assert await store.count("q") == Counts()
+        await blocked
 
     async def test_one_request_that_fails_does_not_undo_the_others(
         self, store: SqliteStore

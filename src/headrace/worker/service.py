@@ -271,11 +271,15 @@ def longer_pause(pause: float) -> float:
 
 
 async def ended(service: Service, running: asyncio.Task[None], grace: float) -> None:
-    """Stop a service and wait for its end; after `grace` seconds it is cancelled."""
+    """Stop a service and wait for its end; after `grace` seconds it is cancelled. One that somebody
+    else has cancelled meanwhile has ended too."""
     service.stop()
     try:
         async with asyncio.timeout(grace):
             await asyncio.shield(running)
+    except asyncio.CancelledError:
+        if not running.cancelled():
+            raise
     except TimeoutError:
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):

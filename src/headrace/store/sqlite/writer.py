@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace.store.sqlite.change import Change
@@ -64,12 +65,19 @@ class Writer:
         idempotency: IdempotencyKey | None,
         deaths: list[Deaths] | None = None,
     ) -> T:
-        """As `change`, but a repeat gets the first answer. A change that failed was not applied:
-        the database is in this process, so no request can be under way unknown to it."""
+        """As `change`, but a repeat gets the first answer, also if the first try was cancelled: the
+        change is carried out all the same. One that failed was not applied: the database is in this
+        process, so no request can be under way unknown to it."""
         if idempotency is None:
             return await self.change(queue, do, deaths=deaths)
         if not idempotency.answered:
-            idempotency.answer = await self.change(queue, do, deaths=deaths)
+            asked = idempotency.answer or self.change(queue, do, deaths=deaths)
+            idempotency.answer = asked
+            try:
+                idempotency.answer = await asyncio.shield(asked)
+            except Exception:
+                idempotency.answer = None
+                raise
             idempotency.answered = True
         answer: T = idempotency.answer
         return answer
