@@ -34,7 +34,12 @@ class Book:
         return datetime.fromtimestamp(self.seconds + self.ahead, UTC)
 
     async def stats(
-        self, minutes: int, queue: str | None, *, now: datetime | None = None
+        self,
+        minutes: int,
+        queue: str | None,
+        *,
+        now: datetime | None = None,
+        most: int | None = None,
     ) -> list[MinuteStats]:
         self.asked.append(minutes)
         last = self.minute if now is None else int(now.timestamp() // 60)

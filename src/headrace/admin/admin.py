@@ -25,6 +25,7 @@ from headrace.admin.workers import WorkerAdmin, read_supervisors
 from headrace.core import bounds as limits
 from headrace.core.address import without_password
 from headrace.core.clock import to_datetime
+from headrace.core.queue_names import group_source
 
 if TYPE_CHECKING:
     from headrace.core.workers import SupervisorRecord
@@ -163,17 +164,23 @@ class Admin(
         queue: str | Sequence[str] | None = None,
         *,
         now: datetime | None = None,
+        most: int | None = None,
     ) -> list[MinuteStats]:
         """Counters of the last minutes, the running one included, for each task with any in each
         queue, group or shard, or in the named queues. They are kept for a day. Two calls to the
-        store if queues are named; one less with `now`, an answer of `now()`.
+        store if queues are named; one less with `now`, an answer of `now()`. Without names, with
+        `most`, of that many queues, the first by name, and of all groups.
 
         Args:
             minutes: How many, up to a day.
             queue: A queue or a group, or a list of those; all unless said.
             now: An answer of `now()`, which saves asking again.
+            most: How many queues are read if none is named; all unless said.
         """
         limits.check_count("minutes", minutes)
         now_ms = None if now is None else int(now.timestamp() * 1000)
         names = await self._sources_named(queue)
+        if queue is None and most is not None:
+            groups = [name for name in names if group_source(name)]
+            names = [*[name for name in names if not group_source(name)][:most], *groups]
         return await read_stats(await self._store(), names, minutes, now_ms)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # The last minutes are read again: the nodes of a cluster have different clocks.
 _OPEN = 2
 _KEPT = 24 * 60
+QUEUES_COUNTED = 1_000
+"""How many queues the sums over all of them cover."""
 _QUEUES_KEPT = 50
 # Pages that many users have open share one read.
 _MAX_AGE = 0.8
@@ -98,7 +100,8 @@ class StatsCache:
         known = self._knows(since)
         reached = max(self._sums, default=now) if known else since
         first = max(since, min(reached, now) - _OPEN) if known else since
-        rows = await self._admin.stats(now - first + 1, self._queue, now=asked)
+        minutes, most = now - first + 1, QUEUES_COUNTED
+        rows = await self._admin.stats(minutes, self._queue, now=asked, most=most)
         self._read_at, self._now = time.monotonic(), asked.timestamp()
         if not known or first > reached:
             self._since = first

@@ -28,6 +28,7 @@ log = logging.getLogger("headrace.store")
 
 _ANNOUNCED_FOR = 60.0
 _PAGE = 1000
+_MOST_KEYS = 2000
 HAS_MESSAGES = -2
 """What `remove` returns while the queue has messages for others."""
 
@@ -225,6 +226,9 @@ class RedisNamespace:
     def keys(self, queue: str) -> QueueKeys:
         keys = self._keys.get(queue)
         if keys is None:
+            if len(self._keys) >= _MOST_KEYS:
+                # Begun anew: a store may name hundreds of thousands, and each takes 5 KB.
+                self._keys = {}
             keys = self._keys[queue] = QueueKeys(self.namespace, queue, self.history_rules)
         return keys
 

@@ -76,8 +76,12 @@ class RedisSurveys(RedisSending):
         return state.counts
 
     async def survey(self, queues: Sequence[str]) -> list[QueueState]:
-        found = zip(queues, await self.of_each(queues, script_stubs.survey), strict=True)
-        return [self._state(queue, row) for queue, row in found]
+        return await self.of_each(queues, self._states)
+
+    async def _states(self, link: Link, keys: Sequence[QueueKeys]) -> list[QueueState]:
+        # As they come: those of many thousand queues at a time would keep the loop for seconds.
+        rows = await script_stubs.survey(link, keys)
+        return [self._state(each.queue, row) for each, row in zip(keys, rows, strict=False)]
 
     async def stats(self, queues: Sequence[str], since_minute: int) -> dict[str, list[MinuteCount]]:
         stats = partial(script_stubs.stats, since=since_minute, most=_MINUTES_TOGETHER)
@@ -87,13 +91,12 @@ class RedisSurveys(RedisSending):
     async def of_each(self, queues: Sequence[str], ask: Ask[Reply]) -> list[Reply]:
         """The reply of a script for each queue. In a cluster, one call covers only queues in the
         same slot; all nodes are asked at the same time."""
-        keys = [self.keys(queue) for queue in queues]
         if self.server.reads_span:
-            return await self._in_turn(keys, ask)
+            return await self._in_turn(queues, ask)
         slots: dict[int, list[int]] = {}
-        for at, each in enumerate(keys):
-            slots.setdefault(slot_of(each.ready), []).append(at)
-        parts = [self._in_turn([keys[at] for at in places], ask) for places in slots.values()]
+        for at, queue in enumerate(queues):
+            slots.setdefault(slot_of(self.keys(queue).ready), []).append(at)
+        parts = [self._in_turn([queues[at] for at in places], ask) for places in slots.values()]
         # Each to its end, also after an error: nothing may still be running afterwards.
         answers = await asyncio.gather(*parts, return_exceptions=True)
         found: dict[int, Reply] = {}
@@ -101,12 +104,13 @@ class RedisSurveys(RedisSending):
             if isinstance(answer, BaseException):
                 raise answer
             found.update(zip(places, answer, strict=True))
-        return [found[at] for at in range(len(keys))]
+        return [found[at] for at in range(len(queues))]
 
-    async def _in_turn(self, keys: Sequence[QueueKeys], ask: Ask[Reply]) -> list[Reply]:
+    async def _in_turn(self, queues: Sequence[str], ask: Ask[Reply]) -> list[Reply]:
         link, found = self.links().ask, list[Reply]()
-        while len(found) < len(keys):
-            found += await ask(link, keys[len(found) : len(found) + _TOGETHER])
+        while len(found) < len(queues):
+            together = queues[len(found) : len(found) + _TOGETHER]
+            found += await ask(link, [self.keys(queue) for queue in together])
         return found
 
     def _state(self, queue: str, row: Sequence[Any]) -> QueueState:

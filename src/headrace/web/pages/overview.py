@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from headrace.core.queue_names import group_source
 from headrace.web.page import HtmlPage, PageError, Rows
 from headrace.web.rendering.charts import SPAN_LABELS, SPANS, charts_of, figures_of
+from headrace.web.stats_cache import QUEUES_COUNTED
 from headrace.web.visit import Visit
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 Held: TypeAlias = "Sequence[QueueInfo | GroupCounts]"
 
-_QUEUES_COUNTED = 1_000
 _QUEUES_SHOWN = 100
 _FAILURES = 6
 _STOPPED_SHOWN = 5
@@ -28,7 +28,7 @@ _STOPPED_SHOWN = 5
 
 async def overview(visit: Visit) -> HtmlPage:
     """The overview; makes at most nineteen calls to the store."""
-    page = await visit.admin.queue_page(limit=_QUEUES_COUNTED)
+    page = await visit.admin.queue_page(limit=QUEUES_COUNTED)
     minutes, charts = await charted(visit)
     workers = await visit.admin.workers()
     groups = await visit.admin.group_counts()
