@@ -71,7 +71,10 @@ PAGES = {
         _of("headrace.admin", "Admin JobFilter JobSummary JobDetail JobCause JobPage JobEvent")
         + _of("headrace.admin", "FlowInfo FlowJobInfo CancelReport DeadInfo DeadPage DeadGroup")
         + _of("headrace.admin", "DeadGroups QueueInfo QueuePage MinuteStats ScheduleRun TickRun")
-        + _of("headrace.admin", "TopicInfo ShardInfo GroupInfo GroupCounts StoppedKeyInfo")
+        + _of(
+            "headrace.admin",
+            "TopicInfo ShardInfo GroupInfo GroupCounts StoppedKeyInfo TooLargeToShow",
+        )
         + _of("headrace.admin", "EventInfo WorkerInfo RunInfo Action StoreInfo"),
     ),
     "errors": ReferencePage(

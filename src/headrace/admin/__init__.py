@@ -2,6 +2,7 @@
 
 from headrace.admin.actions import Action
 from headrace.admin.admin import Admin, StoreInfo
+from headrace.admin.bodies import TooLargeToShow
 from headrace.admin.dead.dead_groups import DeadGroup, DeadGroups
 from headrace.admin.dead.dead_info import DeadInfo, DeadPage
 from headrace.admin.filters import JobFilter
@@ -51,6 +52,7 @@ __all__ = [
     "StoppedKeyInfo",
     "StoreInfo",
     "TickRun",
+    "TooLargeToShow",
     "TopicInfo",
     "WorkerInfo",
 ]

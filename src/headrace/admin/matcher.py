@@ -18,7 +18,7 @@ from headrace.core.clock import epoch_ms, epoch_ms_before
 from headrace.core.job import ids
 from headrace.core.job.constraints import decode_constraints
 from headrace.core.job.envelope import Envelope
-from headrace.core.job.history import decode_history
+from headrace.core.job.history import shown_history
 from headrace.core.job.ids import JobId
 from headrace.core.masking import ALL_HIDDEN, HIDDEN, NOTHING_HIDDEN, Masks
 from headrace.errors import ConfigError
@@ -137,7 +137,7 @@ class JobMatcher:
 
     def _is_of_group(self, job: DeadJob) -> bool:
         """Whether it failed with this type of error, at this place in the code, redacted."""
-        attempts = decode_history(job.history).attempts
+        attempts = shown_history(job.history).attempts
         if not attempts:
             return False
         last = AttemptInfo.of(attempts[-1])
@@ -152,7 +152,7 @@ class JobMatcher:
 
     def _has_error(self, job: DeadJob) -> bool:
         """Whether the text is in the last error, redacted."""
-        attempts = decode_history(job.history).attempts
+        attempts = shown_history(job.history).attempts
         error = AttemptInfo.of(attempts[-1]).error if attempts else ""
         if self.error not in error.casefold():
             return False

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 from urllib.parse import quote, unquote
 
+from headrace.admin.bodies import allowance_is_spent
 from headrace.core.job.state import ENDED, State
 from headrace.core.queue_names import group_source, is_log, log_source
 from headrace.errors import ConfigError
@@ -147,15 +148,19 @@ class ScannedJobs(Generic[T]):
 
     jobs: Sequence[T | None]
     cursor: str
+    is_cut: bool = False
+    """Whether there were more to read, for which not enough may be decoded: the cursor is behind
+    those."""
 
 
 @dataclass
 class PageScan(Generic[T]):
-    """Fills a page with at most `limit` jobs. `read` returns up to that many jobs from a stop on.
-    Examines at most `scan` jobs."""
+    """Fills a page with at most `limit` jobs. `read` returns up to that many jobs from a stop on,
+    fewer if they take more bytes than may be decoded; or again those that it has just read, up to
+    one of them. Examines at most `scan` jobs."""
 
     walk: Walk
-    read: Callable[[Stop, int], Awaitable[ScannedJobs[T]]]
+    read: Callable[[Stop, int, bool], Awaitable[ScannedJobs[T]]]
     limit: int
     scan: int | None
     together: int | None
@@ -179,7 +184,8 @@ class PageScan(Generic[T]):
     @property
     def _is_over(self) -> bool:
         looked_enough = self.scan is not None and self.looked >= self.scan
-        return self._room <= 0 or looked_enough or self.walk.is_over
+        decoded_enough = self.looked > 0 and allowance_is_spent()
+        return self._room <= 0 or looked_enough or decoded_enough or self.walk.is_over
 
     @property
     def _room(self) -> int:
@@ -194,14 +200,15 @@ class PageScan(Generic[T]):
         """The next stop in this queue; None at its end."""
         reading = await self._read(stop, self._size)
         meant = [at for at, job in enumerate(reading.jobs) if job is not None]
-        if len(meant) > self._room:
+        if len(meant) > self._room or reading.is_cut:
             # Read again, only as far as there is room: only the store knows the cursor there.
-            reading = await self._read(stop, meant[self._room - 1] + 1)
+            fitting = meant[self._room - 1] + 1 if len(meant) > self._room else len(reading.jobs)
+            reading = await self._read(stop, fitting, again=True)
         self.found += [job for job in reading.jobs if job is not None]
         self.looked += len(reading.jobs)
         self._further = 1 if reading.jobs else _FURTHER
         return replace(stop, cursor=reading.cursor) if reading.cursor else None
 
-    async def _read(self, stop: Stop, size: int) -> ScannedJobs[T]:
+    async def _read(self, stop: Stop, size: int, *, again: bool = False) -> ScannedJobs[T]:
         self.walk.reads += 1
-        return await self.read(stop, size)
+        return await self.read(stop, size, again)

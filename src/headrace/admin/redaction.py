@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.admin.app import named
-from headrace.admin.bodies import arguments_of
+from headrace.admin.bodies import MOST_SHOWN, TooLargeToShow, arguments_of
 from headrace.core.job.constraints import (
     BATCH_GATE,
     NO_CONSTRAINTS,
@@ -58,9 +58,10 @@ class Redaction:
     async def prepare(self, store: Store) -> None:
         """Read what the store keeps for it. Called before anything is shown."""
 
-    def arguments(self, envelope: Envelope | None) -> Any:
-        """What is shown of the arguments of a job, or of the data of an event."""
-        return arguments_of(envelope)
+    def arguments(self, envelope: Envelope | None, most: int = MOST_SHOWN) -> Any:
+        """What is shown of the arguments of a job, or of the data of an event, if these take no
+        more bytes than `most`."""
+        return arguments_of(envelope, most)
 
     def value(self, task: str | None, value: Any) -> Any:
         """What is shown of a result."""
@@ -115,10 +116,12 @@ class Hooked(Redaction):
         self._salt = salt
         self._all = Masks(everything=True, salt=salt)
 
-    def arguments(self, envelope: Envelope | None) -> Any:
-        return None if envelope is None else self.value(envelope.task, self._given(envelope))
+    def arguments(self, envelope: Envelope | None, most: int = MOST_SHOWN) -> Any:
+        return None if envelope is None else self.value(envelope.task, self._given(envelope, most))
 
     def value(self, task: str | None, value: Any) -> Any:
+        if isinstance(value, TooLargeToShow):
+            return value
         return FAILED if (shown := self._shown(task, value)) is _FAILURE else shown
 
     def first_argument(self, task: str, value: Any) -> Any:
@@ -138,13 +141,16 @@ class Hooked(Redaction):
         if envelope is None:
             return self._all
         # Decoded twice: a hook may change what it is given.
-        shown = self._shown(envelope.task, self._given(envelope))
+        first = self._given(envelope)
+        if isinstance(first, TooLargeToShow) or isinstance(result, TooLargeToShow):
+            return self._all
+        shown = self._shown(envelope.task, first)
         shown_result = self._shown(envelope.task, _copied(result))
         if shown is _FAILURE or shown_result is _FAILURE:
             return self._all
         given = self._given(envelope)
         if given is None and envelope.payload:
-            # Too large, or unreadable.
+            # Unreadable.
             return self._all
         hidden = hidden_in(given, shown)
         if hidden:
@@ -161,8 +167,8 @@ class Hooked(Redaction):
     def said(self, text: str) -> str:
         return self._all.text(text)
 
-    def _given(self, envelope: Envelope) -> Any:
-        arguments = arguments_of(envelope)
+    def _given(self, envelope: Envelope, most: int = MOST_SHOWN) -> Any:
+        arguments = arguments_of(envelope, most)
         if is_log(envelope.task):
             return arguments
         return named(

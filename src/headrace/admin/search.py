@@ -10,12 +10,12 @@ from datetime import date
 from typing import Any
 
 from headrace.admin.app import AdminApp, named
-from headrace.admin.bodies import arguments_of
+from headrace.admin.bodies import TooLargeToShow, arguments_of
 from headrace.admin.redaction import CLEAR, Redaction
 from headrace.client.attempts import AttemptInfo
 from headrace.core.job import ids
 from headrace.core.job.envelope import Envelope
-from headrace.core.job.history import all_attempts, decode_history
+from headrace.core.job.history import shown_attempts
 from headrace.core.job.ids import JobId
 from headrace.core.queue_names import is_log
 
@@ -52,22 +52,20 @@ class Search:
         return cls((text or "").casefold(), arguments and not redaction.active, redaction, app)
 
     def finds(self, job_id: JobId, envelope: Envelope | None, history: bytes) -> bool:
-        return (
-            not self.text
-            or self._names(ids.to_text(job_id).casefold())
-            or self._has_argument(envelope)
-            or (
-                any(self.text in text.casefold() for text in self._texts(envelope, history))
-                and self._may_be_seen(envelope, history)
-            )
+        if not self.text or self._names(ids.to_text(job_id).casefold()):
+            return True
+        # Once for both ways to search them: that takes longer than all else.
+        given = arguments_of(envelope, _MOST_SEARCHED) if self.arguments else None
+        return self._has_argument(envelope, given) or (
+            any(self.text in text.casefold() for text in self._texts(envelope, given, history))
+            and self._may_be_seen(envelope, given, history)
         )
 
-    def _has_argument(self, envelope: Envelope | None) -> bool:
+    def _has_argument(self, envelope: Envelope | None, given: Any) -> bool:
         """Whether the text is the name and the value of an argument, or of a field of an event."""
         name, equals, value = self.text.partition("=")
         if not equals or not self.arguments or envelope is None:
             return False
-        given = arguments_of(envelope, _MOST_SEARCHED)
         if self.app is not None:
             lacks = bool(envelope.overrides.feed)
             given = named(self.app, envelope.task, given, lacks_first_argument=lacks)
@@ -78,12 +76,12 @@ class Search:
             for key, each in given.items()
         )
 
-    def _may_be_seen(self, envelope: Envelope | None, history: bytes) -> bool:
+    def _may_be_seen(self, envelope: Envelope | None, given: Any, history: bytes) -> bool:
         """Whether the text is also in what redaction leaves."""
         if not self.redaction.active:
             return True
         masks = self.redaction.masks(envelope)
-        texts = (masks.text(text) for text in self._texts(envelope, history))
+        texts = (masks.text(text) for text in self._texts(envelope, given, history))
         return any(self.text in text.casefold() for text in texts)
 
     def _names(self, id: str) -> bool:
@@ -91,12 +89,11 @@ class Search:
             return id == self.text or (len(self.text) >= _BEGINNING and id.startswith(self.text))
         return self.text in id
 
-    def _texts(self, envelope: Envelope | None, history: bytes) -> Iterable[str]:
+    def _texts(self, envelope: Envelope | None, given: Any, history: bytes) -> Iterable[str]:
         """The texts to search, cheap ones first."""
-        for attempt in all_attempts(decode_history(history)):
+        for attempt in shown_attempts(history).attempts:
             yield AttemptInfo.of(attempt).error
-        if self.arguments and envelope is not None:
-            given = arguments_of(envelope, _MOST_SEARCHED)
+        if self.arguments and envelope is not None and not isinstance(given, TooLargeToShow):
             # Without the names of arguments, which all jobs of a task have.
             unnamed = isinstance(given, dict) and not is_log(envelope.task)
             written = _written(list(given.values()) if unnamed else given)

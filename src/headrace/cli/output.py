@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import click
 import msgspec
@@ -21,10 +22,14 @@ if TYPE_CHECKING:
     from headrace.client.attempts import AttemptInfo, ReplayInfo
 
 T = TypeVar("T")
+Cells: TypeAlias = "Sequence[str | int]"
+"""A row of a table."""
 
 _MOST_SHOWN = 4_000
 _GAP = "  "
 _INDENT = "    "
+_JSON_INDENT = "  "
+_NOT_PLAIN = re.compile(r"[^\x00-\x7e]")
 _NARROWEST = 20
 _MOST_LINES = 4
 """Of one cell in a terminal."""
@@ -129,21 +134,46 @@ def show_table(
         click.echo(nothing)
 
 
-def show_first(
-    found: Sequence[T],
-    limit: int,
-    show: Callable[[Sequence[T]], None],
-    as_json_value: Callable[[T], Any],
-    *,
-    as_json: bool,
-) -> None:
-    """Show at most `limit` of the things found, and say so if there are more."""
-    if as_json:
-        json_document([as_json_value(each) for each in found[:limit]])
-        return
-    show(found[:limit])
-    if len(found) > limit:
-        click.echo(f"(there are more than {limit}: see --limit)", err=True)
+class Shown(Generic[T]):
+    """At most `limit` things that a command finds, shown as they come: in JSON, each is printed and
+    forgotten; of a table, whose columns depend on all, only the cells are kept."""
+
+    def __init__(
+        self,
+        row: Callable[[T], Cells],
+        as_json_value: Callable[[T], Any],
+        limit: int,
+        *,
+        as_json: bool,
+    ) -> None:
+        self._row = row
+        self._as_json_value = as_json_value
+        self._limit = limit
+        self._as_json = as_json
+        self._rows: list[Cells] = []
+        self.count = 0
+
+    async def of(self, found: AsyncGenerator[T, None]) -> None:
+        """Take what is found, one more than the limit at most."""
+        async with aclosing(found) as every:
+            async for each in every:
+                self.count += 1
+                if self.count > self._limit:
+                    return
+                if self._as_json:
+                    text = _json_text(self._as_json_value(each)).replace("\n", f"\n{_JSON_INDENT}")
+                    click.echo(f"{'[' if self.count == 1 else ','}\n{_JSON_INDENT}{text}", nl=False)
+                else:
+                    self._rows.append(self._row(each))
+
+    def end(self, show: Callable[[Sequence[Cells]], None]) -> None:
+        """End the document, or show the rows as a table; say if there are more."""
+        if self._as_json:
+            click.echo("\n]" if self.count else "[]")
+            return
+        show(self._rows)
+        if self.count > self._limit:
+            click.echo(f"(there are more than {self._limit}: see --limit)", err=True)
 
 
 def show_result(text: str, value: object, *, as_json: bool) -> None:
@@ -165,8 +195,18 @@ def fitting(line: str) -> str:
 def json_document(value: Any) -> None:
     """Print one JSON document. Times are ISO 8601, bytes base64, and values that JSON lacks are
     their `repr`; ASCII only, so that nothing in it can control a terminal."""
-    plain = msgspec.json.decode(msgspec.json.encode(value, enc_hook=repr))
-    click.echo(json.dumps(plain, indent=2))
+    click.echo(_json_text(value))
+
+
+def _json_text(value: Any) -> str:
+    # Laid out as bytes: as plain values it would all be there once more.
+    text = msgspec.json.format(msgspec.json.encode(value, enc_hook=repr), indent=2).decode()
+    return text if text.isascii() and "\x7f" not in text else _NOT_PLAIN.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
 def moment(time: datetime) -> str:

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from headrace.core.clock import to_datetime
-from headrace.core.job.history import Attempt, all_attempts, decode_history, lives_of
+from headrace.core.job.history import (
+    Attempt,
+    ShownAttempts,
+    shown_attempts,
+    shown_history,
+    shown_lives,
+)
 from headrace.core.job.ids import JobId
 from headrace.core.job.state import State
 from headrace.core.workers import WORKERS, decode_record
@@ -74,10 +80,10 @@ class ReplayInfo:
 def replays_of(data: bytes, ended: EndedJob | None = None) -> tuple[ReplayInfo, ...]:
     """The replays of a job with this history, the first of them first."""
     found, before = list[ReplayInfo](), 0
-    lives = lives_of(decode_history(data))
-    for life in lives:
-        succeeded = life is lives[-1] and ended is not None and _ran_well(ended)
-        count = len(life.attempts) + succeeded
+    lives = shown_lives(data)
+    for life, ran in lives:
+        succeeded = life is lives[-1][0] and ended is not None and _ran_well(ended)
+        count = ran + succeeded
         if life.replayed_ms:
             at = to_datetime(life.replayed_ms)
             found.append(ReplayInfo(at, life.replayed_by, before, count))
@@ -123,7 +129,7 @@ class RunTimes:
     @classmethod
     def _of_dead(cls, snapshot: JobSnapshot) -> RunTimes:
         ended = to_datetime(snapshot.died_ms) if snapshot.died_ms else None
-        last = next(reversed(decode_history(snapshot.history).attempts), None)
+        last = next(reversed(shown_history(snapshot.history).attempts), None)
         # One without a type and a length was given up before it ran.
         if last is None or not (last.error_type or last.ended_ms > last.started_ms):
             return cls(ended)
@@ -132,15 +138,14 @@ class RunTimes:
         return cls(ended, waited, took, to_datetime(last.started_ms), last.worker or None)
 
 
-def attempts_of(snapshot: JobSnapshot) -> list[Attempt]:
-    """Every run of a job that has ended, from before replays too, and the one that succeeded."""
-    attempts = list(all_attempts(decode_history(snapshot.history)))
-    job = snapshot.ended
-    if job is not None and _ran_well(job):
-        ended_ms = job.started_ms + round(job.took_us / 1000)
-        number = len(attempts) + 1
-        attempts.append(Attempt(number, job.started_ms, ended_ms, job.worker, "", "", ""))
-    return attempts
+def attempts_of(snapshot: JobSnapshot) -> ShownAttempts:
+    """The runs of a job that have ended, from before replays too, and the one that succeeded."""
+    failed, job = shown_attempts(snapshot.history), snapshot.ended
+    if job is None or not _ran_well(job):
+        return failed
+    ended_ms = job.started_ms + round(job.took_us / 1000)
+    last = Attempt(failed.total + 1, job.started_ms, ended_ms, job.worker, "", "", "")
+    return ShownAttempts((*failed.attempts, last), failed.total + 1)
 
 
 async def run_started(store: Store, worker: str, job_id: JobId) -> datetime | None:

@@ -78,7 +78,8 @@ class JobInfo(msgspec.Struct, frozen=True):
 
 def job_info(job_id: str, queue: str, snapshot: JobSnapshot) -> JobInfo:
     """What a snapshot says of a job."""
-    attempts = tuple(map(AttemptInfo.of, attempts_of(snapshot)))
+    ended, count = attempts_of(snapshot)
+    attempts = tuple(map(AttemptInfo.of, ended))
     times = RunTimes.of(snapshot)
     blocked = snapshot.state is State.BLOCKED
     envelope = _opened(snapshot.envelope)
@@ -91,7 +92,7 @@ def job_info(job_id: str, queue: str, snapshot: JobSnapshot) -> JobInfo:
         due=to_datetime(snapshot.due_ms) if snapshot.due_ms else None,
         worker=snapshot.worker or times.worker,
         reason=None if blocked else snapshot.reason or None,
-        attempt=len(attempts) + (0 if snapshot.state.final else 1),
+        attempt=count + (0 if snapshot.state.final else 1),
         attempts=attempts,
         progress=decode_progress(snapshot.progress),
         waits_for=snapshot.reason or None if blocked else None,

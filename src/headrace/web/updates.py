@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl
 
 from starlette.responses import StreamingResponse
 
+from headrace.admin.bodies import allowed
 from headrace.errors import HeadraceError
 from headrace.web.auth.users import User
 from headrace.web.page import PageError, page_error_of
@@ -80,7 +81,8 @@ class _LivePage:
         if self.session is not None and self.session.closed:
             return PageUpdate("", None)
         try:
-            page = await self.view(self.visit)
+            with allowed():
+                page = await self.view(self.visit)
             self.session = await self.visit.app.session()
         except PageError as error:
             return PageUpdate(_event("trouble", visible(error.message)), _ERROR_PAUSE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Unpack
 
@@ -35,6 +35,8 @@ from headrace.store.contract import DeadJob, JobSnapshot
 if TYPE_CHECKING:
     from headrace.store.contract import Store
 
+# Each comes with its envelope, which may have megabytes.
+_READ_AHEAD = 20
 _CONDITIONS = "reason=, task=, error=, error_type=, place=, search=, since="
 
 Verb = Callable[[str, Sequence[JobId]], Awaitable[list[bool]]]
@@ -72,16 +74,40 @@ class DeadAdmin(AdminContext):
             place: Where the code raised it, as `DeadGroup.place` says it.
         """
         limits.check_count("limit", limit)
-        store = await self._store()
-        wanted = await self._with_group(JobFilter(queue=queue, **conditions))
-        matcher = await JobMatcher.of(store, wanted, self._redaction, self._app)
-        found = [
-            (name, job)
-            for name in await self._with_dead(wanted.queue)
-            for job in await _latest(store, name, matcher, limit)
-        ]
-        found.sort(key=lambda each: each[1].died_ms, reverse=True)
-        return await self._shown(found[:limit])
+        found: list[DeadInfo] = []
+        async with aclosing(self.each_dead(queue, **conditions)) as every:
+            async for job in every:
+                found.append(job)
+                if len(found) == limit:
+                    break
+        return found
+
+    async def each_dead(
+        self, queue: str | None = None, **conditions: Unpack[DeadConditions]
+    ) -> AsyncGenerator[DeadInfo, None]:
+        """What `dead` lists, one at a time and without a limit.
+
+        Args:
+            queue: A queue, or a group such as `billing@orders`. All unless said.
+            task: Jobs of this task.
+            tag: One of the tags that the job was sent with.
+            search: A text in the id, the arguments or an error; case does not matter. `order=o-17`
+                also finds jobs whose argument `order` is that value.
+            arguments: Whether `search` looks into arguments; True by default.
+            since: Sent, or died, at this moment or later; with a `timedelta`, at most so long ago.
+            until: Sent, or died, before this moment; with a `timedelta`, longer ago than that.
+            reason: Jobs that are dead for this reason, such as "retries_exhausted".
+            error: A text in the type or the text of the last error; case does not matter.
+            error_type: The type of the last error, in full.
+            place: Where the code raised it, as `DeadGroup.place` says it.
+        """
+        reading, _ = await self._scan(queue, None, conditions)
+        more = True
+        while more:
+            found, following = await reading.page(_READ_AHEAD)
+            more = bool(following)
+            for job in await self._shown(found):
+                yield job
 
     async def latest_dead(self, queues: Sequence[str], *, limit: int = 10) -> list[DeadInfo]:
         """The latest dead jobs of these queues together, or of shards of groups, as `group_counts`
@@ -172,7 +198,7 @@ class DeadAdmin(AdminContext):
         ]
 
     async def _scan(
-        self, queue: str | None, scan: int, conditions: DeadConditions
+        self, queue: str | None, scan: int | None, conditions: DeadConditions
     ) -> tuple[DeadScan, int]:
         """A scan of the dead jobs of a queue or of all, and how many there are."""
         wanted = await self._with_group(JobFilter(queue=queue, **conditions))
@@ -350,16 +376,6 @@ async def _oldest_first(store: Store, queue: str, job_ids: Sequence[JobId]) -> S
             if len(found) == len(wanted):
                 break
     return found[::-1]
-
-
-async def _latest(store: Store, queue: str, matcher: JobMatcher, limit: int) -> list[DeadJob]:
-    found: list[DeadJob] = []
-    async with aclosing(matching(store, queue, matcher, min(limit, PAGE))) as pages:
-        async for jobs in pages:
-            found += jobs
-            if len(found) >= limit:
-                break
-    return found[:limit]
 
 
 def _seen(job_id: JobId, snapshot: JobSnapshot) -> DeadJob:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from headrace.admin.bodies import arguments_of, opened, task_of
+from headrace.admin.bodies import MOST_LISTED, MOST_SHOWN, arguments_of, opened, task_of
 from headrace.admin.jobs.cause import JobCause, error_without_a_run
 from headrace.admin.matcher import JobMatcher, dead_masks
 from headrace.admin.redaction import CLEAR, Redaction, masked_attempts, masked_tags
@@ -16,7 +16,7 @@ from headrace.client.attempts import AttemptInfo, ReplayInfo, replays_of
 from headrace.core.clock import to_datetime
 from headrace.core.job import ids
 from headrace.core.job.envelope import Envelope, is_newer
-from headrace.core.job.history import all_attempts, decode_history, is_readable_history
+from headrace.core.job.history import is_readable_history, shown_attempts
 from headrace.core.masking import Masks
 from headrace.store.contract import UNREADABLE, DeadJob
 
@@ -42,7 +42,7 @@ class DeadInfo:
     died: datetime
     """By the store's clock."""
     attempts: tuple[AttemptInfo, ...]
-    """Every run."""
+    """Every run; of very many the last, behind one that says so."""
     envelope: bytes
     """The bytes of the job; empty with a redact hook."""
     unreadable: tuple[str, ...] = ()
@@ -57,6 +57,8 @@ class DeadInfo:
     cause: JobCause | None = None
     """The job that failed first, if this one is dead because it waited for it and the store still
     knows; not in `latest_dead`."""
+    attempt_count: int = 0
+    """How many runs there were."""
 
     @classmethod
     def of(
@@ -67,8 +69,7 @@ class DeadInfo:
         received: tuple[Any, ...] | None = None,
         cause: JobCause | None = None,
     ) -> DeadInfo:
-        history = decode_history(job.history)
-        attempts = [AttemptInfo.of(attempt) for attempt in all_attempts(history)]
+        attempts, count = shown_attempts(job.history)
         masks = dead_masks(job, redaction)
         kind = RedactedDead if redaction.active else cls
         info = kind(
@@ -77,13 +78,14 @@ class DeadInfo:
             task=task_of(job.envelope),
             reason=job.reason,
             died=to_datetime(job.died_ms),
-            attempts=masked_attempts(attempts, masks),
+            attempts=masked_attempts(list(map(AttemptInfo.of, attempts)), masks),
             envelope=b"" if redaction.active else job.envelope,
             unreadable=_unreadable(job),
             replays=replays_of(job.history),
             received=received,
             newer_format=is_newer(job.envelope),
             cause=cause,
+            attempt_count=count,
         )
         if isinstance(info, RedactedDead):
             info.keep(job.envelope, redaction, masks)
@@ -123,9 +125,18 @@ class DeadInfo:
 
     @property
     def arguments(self) -> Any:
-        """The arguments as plain values, for showing; None if they cannot be read. Decoded on each
-        access, so that lists cost little."""
-        return arguments_of(self.opened)
+        """The arguments as plain values, for showing; None if they cannot be read, a
+        `TooLargeToShow` if they take more than 2 MiB. Decoded on each access, so that lists cost
+        little."""
+        return self._arguments_up_to(MOST_SHOWN)
+
+    @property
+    def listed_arguments(self) -> Any:
+        """`arguments` for a list: of no more than 64 KiB."""
+        return self._arguments_up_to(MOST_LISTED)
+
+    def _arguments_up_to(self, most: int) -> Any:
+        return arguments_of(self.opened, most)
 
     @property
     def event(self) -> EventInfo | None:
@@ -159,9 +170,8 @@ class RedactedDead(DeadInfo):
     def keep(self, envelope: bytes, redaction: Redaction, masks: Masks) -> None:
         object.__setattr__(self, "_kept", (envelope, redaction, masks))
 
-    @property
-    def arguments(self) -> Any:
-        return self._redaction.arguments(self.opened)
+    def _arguments_up_to(self, most: int) -> Any:
+        return self._redaction.arguments(self.opened, most)
 
     @property
     def event(self) -> EventInfo | None:

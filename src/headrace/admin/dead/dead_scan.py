@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from headrace.admin.bodies import allowance_is_spent, pause_between_jobs
 from headrace.admin.dead.dead_info import PAGE
 from headrace.admin.pages import MOST_READS
 from headrace.errors import ConfigError
@@ -36,7 +37,7 @@ class _OpenQueue:
 class DeadScan:
     """Examines dead jobs in the order of their death, in all queues. `latest` has when the latest
     of each queue died: a queue is read once its first job is next. Makes at most `MOST_READS` reads
-    and examines at most `scan` jobs."""
+    and examines at most `scan` jobs, as long as more may be decoded; without `scan`, all."""
 
     def __init__(
         self, store: Store, latest: Mapping[str, int], matcher: JobMatcher, scan: int | None
@@ -72,11 +73,15 @@ class DeadScan:
                 continue
             if self._matcher.matches_dead(examined[1]):
                 found.append(examined)
+            await pause_between_jobs()
         return found, self._cursor()
 
     @property
     def _has_looked_enough(self) -> bool:
-        return self._reads >= MOST_READS or (self._scan is not None and self.looked >= self._scan)
+        if self._scan is None:
+            return False
+        spent = self.looked > 0 and allowance_is_spent()
+        return spent or self._reads >= MOST_READS or self.looked >= self._scan
 
     def _is_earlier(self, queue: str, job: DeadJob) -> bool:
         """Whether it died since the page before, in a queue that was not open then."""

@@ -13,7 +13,7 @@ from headrace.client.attempts import replays_of, reported_start
 from headrace.core.clock import to_datetime
 from headrace.core.flow.graph import Graph, GraphJob, decode_graph
 from headrace.core.job import ids
-from headrace.core.job.history import all_attempts, decode_history
+from headrace.core.job.history import shown_attempts, shown_history
 from headrace.core.job.ids import JobId
 from headrace.core.job.state import Reason, State
 from headrace.core.workers import WORKERS
@@ -41,11 +41,9 @@ class FlowJobReplay:
     @classmethod
     def all_of(cls, history: bytes) -> tuple[FlowJobReplay, ...]:
         """Those of a job with this history, the first of them first."""
-        ended = [to_datetime(each.ended_ms) for each in all_attempts(decode_history(history))]
-        return tuple(
-            cls(ended[each.before - 1] if each.before else None, each.at, each.by)
-            for each in replays_of(history)
-        )
+        attempts = enumerate(shown_attempts(history).attempts, 1)
+        ended = {each.number or at: to_datetime(each.ended_ms) for at, each in attempts}
+        return tuple(cls(ended.get(each.before), each.at, each.by) for each in replays_of(history))
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +241,7 @@ class FlowSurvey:
 
 def _past_run_times(seen: JobSnapshot | None) -> dict[str, datetime]:
     if seen is not None and seen.state is State.DEAD:
-        tries = [each for each in decode_history(seen.history).attempts if each.started_ms]
+        tries = [each for each in shown_history(seen.history).attempts if each.started_ms]
         return _between(tries[-1].started_ms, tries[-1].ended_ms) if tries else {}
     ended = None if seen is None else seen.ended
     if ended is None or not ended.started_ms:

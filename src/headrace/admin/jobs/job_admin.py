@@ -17,7 +17,7 @@ from headrace.admin.jobs.cancel_request import CancelReport, CancelRequest
 from headrace.admin.jobs.listing import (
     ENDED_TOGETHER,
     READ_TOGETHER,
-    read_matching,
+    MatchingJobs,
     states_meant,
 )
 from headrace.admin.jobs.received import received_by
@@ -25,7 +25,7 @@ from headrace.admin.jobs.summary import JobDetail, JobPage, JobSummary
 from headrace.admin.jobs.why import Why
 from headrace.admin.jobs.why_event import EventWhy, why_logged
 from headrace.admin.matcher import JobMatcher
-from headrace.admin.pages import PageScan
+from headrace.admin.pages import PageScan, Walk
 from headrace.admin.recorded import recorded
 from headrace.admin.redaction import masked_progress
 from headrace.client.attempts import run_started
@@ -99,11 +99,9 @@ class JobAdmin(AdminContext):
             limits.check_count("scan", scan)
         states = states_meant(state, final=True)
         wanted = await self._with_group(JobFilter(queue=queue, **conditions))
-        store, walk = await self._store(), await self._walk(wanted.queue, bounded=scan is not None)
-        matcher = await JobMatcher.of(store, wanted, self._redaction, self._app)
-        together = ENDED_TOGETHER if states[0] in ENDED else READ_TOGETHER
-        read = partial(read_matching, store, states, matcher)
-        page = PageScan(walk, read, limit, scan, None if matcher.is_open else together)
+        walk = await self._walk(wanted.queue, bounded=scan is not None)
+        matcher = await JobMatcher.of(await self._store(), wanted, self._redaction, self._app)
+        page = await self._scan_of(walk, states, matcher, limit, scan)
         following = await page.fill(states, cursor)
         # One that moved on meanwhile may be met in both states.
         found = {(job.queue, job.id): job for job in page.found}
@@ -127,14 +125,32 @@ class JobAdmin(AdminContext):
             until: Sent, or died, before this moment; with a `timedelta`, longer ago than that.
             flow: The id of a flow's last job, for all jobs of that flow.
         """
+        limits.check_count("limit", limit)
+        store, states = await self._store(), states_meant(state, final=True)
+        wanted = await self._with_group(JobFilter(**conditions))
+        matcher = await JobMatcher.of(store, wanted, self._redaction, self._app)
         found: list[JobSummary] = []
-        for name in await self._sources():
-            here, cursor, more = 0, "", True
-            while more and here < limit:
-                page = await self.jobs(name, state, cursor=cursor, limit=limit - here, **conditions)
-                found += page.jobs
-                here, cursor, more = here + len(page.jobs), page.cursor, bool(page.cursor)
-        return sorted(found, key=_ended, reverse=True)[:limit]
+        # As the store names them: someone else may have written a name that is not valid.
+        for name in await self._sources(wanted.queue):
+            walk = Walk(store, [name], [], bounded=False)
+            page = await self._scan_of(walk, states, matcher, limit)
+            await page.fill(states, "")
+            if page.found:
+                found = sorted([*found, *page.found], key=_ended, reverse=True)[:limit]
+        return found
+
+    async def _scan_of(
+        self,
+        walk: Walk,
+        states: Sequence[State],
+        matcher: JobMatcher,
+        limit: int,
+        scan: int | None = None,
+    ) -> PageScan[JobSummary]:
+        """What fills a page with the jobs of a walk that match."""
+        together = ENDED_TOGETHER if states[0] in ENDED else READ_TOGETHER
+        jobs = MatchingJobs(await self._store(), states, matcher)
+        return PageScan(walk, jobs.read, limit, scan, None if matcher.is_open else together)
 
     async def job(self, id: str, queue: str | None = None) -> JobDetail:
         """All that is known of a job, whatever its queue, or of an event that a group has to

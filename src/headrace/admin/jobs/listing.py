@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from headrace.admin.bodies import allowance_is_spent, pause_between_jobs
 from headrace.admin.jobs.summary import JobSummary
 from headrace.admin.matcher import JobMatcher
 from headrace.admin.pages import ScannedJobs, Stop
@@ -50,31 +52,52 @@ async def snapshots(
                 yield key, snapshot
 
 
-async def read_matching(
-    store: Store, states: Sequence[State], matcher: JobMatcher, stop: Stop, size: int
-) -> ScannedJobs[JobSummary]:
-    """The next jobs of a listing; None for each that is in another state or does not match."""
-    if stop.state in ENDED:
-        return await _read_ended(store, matcher, stop, size)
-    page = await store.browse(stop.queue, stop.state, stop.cursor, size)
-    likely = [key for key in page.job_ids if matcher.may_match(key)]
-    found = {
-        key: JobSummary.of(stop.queue, key, seen, matcher.search.redaction)
-        async for key, seen in snapshots(store, stop.queue, likely)
-        if seen.state in states and matcher.matches(key, seen)
-    }
-    return ScannedJobs([found.get(key) for key in page.job_ids], page.cursor)
+class MatchingJobs:
+    """Reads the jobs of a listing; None for each that is in another state or does not match."""
 
+    def __init__(self, store: Store, states: Sequence[State], matcher: JobMatcher) -> None:
+        self._store = store
+        self._states = states
+        self._matcher = matcher
+        self._examined: dict[JobId, JobSummary | None] = {}
+        """Those of the last reading."""
 
-async def _read_ended(
-    store: Store, matcher: JobMatcher, stop: Stop, size: int
-) -> ScannedJobs[JobSummary]:
-    page = await store.history(stop.queue, stop.cursor, size, state=stop.state)
-    redaction = matcher.search.redaction
-    found: list[JobSummary | None] = []
-    for job in page.jobs:
-        seen = ended_snapshot(job)
-        matches = matcher.may_match(job.job_id) and matcher.matches(job.job_id, seen)
-        summary = JobSummary.of(stop.queue, job.job_id, seen, redaction) if matches else None
-        found.append(summary)
-    return ScannedJobs(found, page.cursor)
+    async def read(self, stop: Stop, size: int, again: bool) -> ScannedJobs[JobSummary]:
+        """Up to `size` jobs from a stop on, fewer if they take more bytes than may be decoded;
+        `again` for a part of the last reading, which is not examined a second time."""
+        if not again:
+            self._examined = {}
+        read = self._read_ended if stop.state in ENDED else self._read_live
+        return await read(stop, size)
+
+    async def _read_live(self, stop: Stop, size: int) -> ScannedJobs[JobSummary]:
+        page = await self._store.browse(stop.queue, stop.state, stop.cursor, size)
+        found = self._examined
+        likely = [key for key in page.job_ids if key not in found and self._matcher.may_match(key)]
+        async with aclosing(snapshots(self._store, stop.queue, likely)) as seen_ones:
+            async for key, seen in seen_ones:
+                if found and allowance_is_spent():
+                    before = page.job_ids[: page.job_ids.index(key)]
+                    return ScannedJobs([found.get(each) for each in before], "", is_cut=True)
+                matches = seen.state in self._states and self._matcher.matches(key, seen)
+                found[key] = self._summary(stop, key, seen) if matches else None
+                await pause_between_jobs()
+        return ScannedJobs([found.get(key) for key in page.job_ids], page.cursor)
+
+    async def _read_ended(self, stop: Stop, size: int) -> ScannedJobs[JobSummary]:
+        page = await self._store.history(stop.queue, stop.cursor, size, state=stop.state)
+        found, jobs = self._examined, list[JobSummary | None]()
+        for job in page.jobs:
+            key = job.job_id
+            if key not in found:
+                if found and allowance_is_spent():
+                    return ScannedJobs(jobs, "", is_cut=True)
+                seen = ended_snapshot(job)
+                matches = self._matcher.may_match(key) and self._matcher.matches(key, seen)
+                found[key] = self._summary(stop, key, seen) if matches else None
+                await pause_between_jobs()
+            jobs.append(found[key])
+        return ScannedJobs(jobs, page.cursor)
+
+    def _summary(self, stop: Stop, key: JobId, seen: JobSnapshot) -> JobSummary:
+        return JobSummary.of(stop.queue, key, seen, self._matcher.search.redaction)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from headrace.admin.bodies import MOST_SHOWN, opened, sent_at
+from headrace.admin.bodies import MOST_LISTED, opened, sent_at, shown_value
 from headrace.admin.jobs.cause import JobCause, error_without_a_run
 from headrace.admin.jobs.gate_text import gate_text
 from headrace.admin.redaction import (
@@ -32,13 +32,9 @@ from headrace.core.job.progress import Progress, decode_progress
 from headrace.core.job.state import State
 from headrace.core.job.verdict import Verdict, decode_verdict
 from headrace.core.masking import NOTHING_HIDDEN, Masks
-from headrace.core.payload.codecs import readable
-from headrace.core.payload.packing import size_of, unpack
-from headrace.errors import HeadraceError
 from headrace.store.contract import JobSnapshot
 
 _KEY = "key:"
-_DECODED_IN_A_LIST = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +83,8 @@ class JobSummary:
     """When its last run began, if it is dead or the history has it; in `admin.job`, also the run
     that goes on now, once its worker has reported it."""
     arguments: Any
-    """As plain values, for showing; None if they are not kept, cannot be read, or in a list are
-    larger than 64 KiB."""
+    """As plain values, for showing; None if they are not kept, or cannot be read. A
+    `TooLargeToShow` if they take more than 2 MiB, in a list 64 KiB."""
     lacks_first_argument: bool
     """Whether its first argument comes from the jobs before it, so that `arguments` lack it."""
     newer_format: bool
@@ -106,7 +102,7 @@ class JobSummary:
     ) -> JobSummary:
         envelope, constraints = opened(snapshot.envelope), decode_constraints(snapshot.constraints)
         task = (snapshot.ended and snapshot.ended.task) or (envelope and envelope.task) or None
-        attempts, times = attempts_of(snapshot), RunTimes.of(snapshot)
+        (attempts, ran), times = attempts_of(snapshot), RunTimes.of(snapshot)
         blocked = snapshot.state is State.BLOCKED
         last = attempts[-1] if attempts else None
         named = key_of(constraints) or (envelope and envelope.overrides.key) or None
@@ -126,7 +122,7 @@ class JobSummary:
             sent=sent_at(job_id, envelope),
             due=to_datetime(snapshot.due_ms) if snapshot.due_ms else None,
             worker=snapshot.worker or times.worker,
-            attempt=len(attempts) + (0 if snapshot.state.final else 1),
+            attempt=ran + (0 if snapshot.state.final else 1),
             waits_for=(masked_gate(snapshot.reason, masks, task) or None) if blocked else None,
             reason=None if blocked else snapshot.reason or None,
             error=_error(snapshot, last, masks) or None,
@@ -135,7 +131,7 @@ class JobSummary:
             waited=times.waited,
             took=times.took,
             started=times.started,
-            arguments=redaction.arguments(envelope) if _is_small(envelope) else None,
+            arguments=redaction.arguments(envelope, MOST_LISTED),
             lacks_first_argument=bool(envelope and envelope.overrides.feed),
             newer_format=envelope is None and is_newer(snapshot.envelope),
         )
@@ -163,7 +159,7 @@ class JobDetail(JobSummary):
     result_kept: bool
     """Whether `result` is what it returned."""
     attempts: tuple[AttemptInfo, ...]
-    """Every run that has ended."""
+    """Every run that has ended; of very many the last, behind one that says so."""
     received: tuple[Any, ...] | None
     """What it received from the jobs that it waited for, as plain values: the one that is its first
     argument, or all that are in it. None if it takes none, has none yet, or they are too large."""
@@ -213,14 +209,15 @@ class JobDetail(JobSummary):
         """A summary with all the rest."""
         envelope, constraints = opened(snapshot.envelope), decode_constraints(snapshot.constraints)
         overrides = None if envelope is None else envelope.overrides
-        masks = redaction.masks(envelope, constraints, _result(snapshot))
+        result = _result(ids.to_id(summary.id), snapshot)
+        masks = redaction.masks(envelope, constraints, result)
         lost = lost_result_of(snapshot)
         return cls(
             **_fields_of(summary),
             arguments=redaction.arguments(envelope),
-            result=redaction.value(summary.task, _result(snapshot)),
+            result=redaction.value(summary.task, result),
             result_kept=_has_result(snapshot),
-            attempts=masked_attempts(list(map(AttemptInfo.of, attempts_of(snapshot))), masks),
+            attempts=masked_attempts(list(map(AttemptInfo.of, attempts_of(snapshot)[0])), masks),
             received=None,
             replays=replays_of(snapshot.history, snapshot.ended),
             flow=_flow(envelope),
@@ -245,10 +242,6 @@ def _fields_of(summary: JobSummary) -> dict[str, Any]:
     """All but the arguments, which lists cut short."""
     names = (field.name for field in fields(summary) if field.name != "arguments")
     return {name: getattr(summary, name) for name in names}
-
-
-def _is_small(envelope: Envelope | None) -> bool:
-    return envelope is not None and size_of(envelope) <= _DECODED_IN_A_LIST
 
 
 def _error(snapshot: JobSnapshot, last: Attempt | None, masks: Masks) -> str:
@@ -289,12 +282,11 @@ def lost_result_of(snapshot: JobSnapshot) -> Verdict | None:
     return verdict if verdict is not None and verdict.lost else None
 
 
-def _result(snapshot: JobSnapshot) -> Any:
+def _result(job_id: JobId, snapshot: JobSnapshot) -> Any:
     try:
         verdict = decode_verdict(snapshot.verdict) if snapshot.verdict else Verdict(State.DEAD)
-        value = unpack(verdict.value, verdict.packing, MOST_SHOWN)
-        if not value or len(value) > MOST_SHOWN:
-            return None
-        return readable(verdict.content, value)
-    except HeadraceError:
+    except Malformed:
         return None
+    if not verdict.value:
+        return None
+    return shown_value(job_id, verdict.value, verdict.packing, verdict.content)

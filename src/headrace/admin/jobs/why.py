@@ -19,7 +19,7 @@ from headrace.core.job import ids
 from headrace.core.job.capacity import Runner
 from headrace.core.job.constraints import QUEUE_LIMIT, Limit, decode_constraints
 from headrace.core.job.envelope import runner_of
-from headrace.core.job.history import History, decode_history
+from headrace.core.job.history import History, shown_history, shown_lives
 from headrace.core.job.ids import JobId
 from headrace.core.job.outcome import gated_task
 from headrace.core.job.state import ENDED, REFUSED, State
@@ -88,7 +88,7 @@ class Why:
         return f"{sentence} {_NEWER}{once}."
 
     async def _answer(self) -> str:
-        state, unknown = self._seen.state, decode_history(self._seen.history).unknown_since_ms
+        state, unknown = self._seen.state, shown_history(self._seen.history).unknown_since_ms
         if unknown and state in (State.SCHEDULED, State.WAITING):
             return await self._unknown(unknown)
         match state:
@@ -126,7 +126,7 @@ class Why:
 
     async def _scheduled(self) -> str:
         due_ms, now_ms = self._seen.due_ms or 0, await self._store.time_ms()
-        again = coming_again(decode_history(self._seen.history), self._error)
+        again = coming_again(shown_history(self._seen.history), self._error)
         if due_ms > now_ms:
             moment = utc_text(to_datetime(due_ms))
             return f"It is scheduled, due in {_length(due_ms - now_ms)}, at {moment}{again}."
@@ -189,11 +189,11 @@ class Why:
         return f"{sentence}; {silence}." if silence else f"{sentence}."
 
     async def _dead(self) -> str:
-        history = decode_history(self._seen.history)
+        history, ran = shown_lives(self._seen.history)[-1]
         since = ""
         if history.attempts:
             ended = to_datetime(history.attempts[-1].ended_ms)
-            since = f" since {utc_text(ended)}{self._tries(history)}"
+            since = f" since {utc_text(ended)}{self._tries(history, ran)}"
         error = f": {self._error}" if self._error else ""
         if self._seen.cause is not None:
             error = f": {await self._failed_first(self._seen.cause)}"
@@ -214,10 +214,11 @@ class Why:
         its_task = of_task(first._job.task)
         return f"job {id}{its_task} in queue {cause.queue!r} failed first: {error}"
 
-    def _tries(self, history: History) -> str:
-        """How many attempts there were; the last record may be of a run that never began."""
+    def _tries(self, history: History, ran: int) -> str:
+        """How many attempts there were, of the recorded ones; the last record may be of a run that
+        never began."""
         refused = self._seen.reason in REFUSED and not history.attempts[-1].error_type
-        count = len(history.attempts) - refused
+        count = ran - refused
         if count:
             replayed = " since its replay" if history.replayed_ms else ""
             return f", after {plural(count, 'attempt')}{replayed}"

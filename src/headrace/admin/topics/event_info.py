@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from headrace.admin.bodies import arguments_of, sent_at
-from headrace.admin.redaction import Redaction
+from headrace.admin.bodies import MOST_SHOWN, sent_at
+from headrace.admin.redaction import CLEAR, Redaction
 from headrace.core.clock import from_epoch_us
 from headrace.core.job import ids
 from headrace.core.job.envelope import Envelope
 from headrace.core.job.ids import JobId
-from headrace.core.masking import NOTHING_HIDDEN
 from headrace.core.payload.packing import size_of
 from headrace.core.queue_names import is_log
 
@@ -46,8 +45,8 @@ class EventInfo:
     size: int
     """Of its payload, in bytes."""
     data: Any
-    """As plain values, for showing; bytes if its content type is not known; None if it is too
-    large."""
+    """As plain values, for showing; bytes if its content type is not known; a `TooLargeToShow` if
+    it takes more than 2 MiB; None if it is damaged."""
 
     @classmethod
     def of(
@@ -55,12 +54,13 @@ class EventInfo:
         job_id: JobId,
         envelope: Envelope,
         kind: str | None = None,
-        redaction: Redaction | None = None,
+        redaction: Redaction = CLEAR,
+        most: int = MOST_SHOWN,
     ) -> EventInfo:
-        """`kind` is the type that its topic declares, if that is known."""
+        """`kind` is the type that its topic declares, if that is known; data of more bytes than
+        `most` are not decoded."""
         overrides = envelope.overrides
-        masks = NOTHING_HIDDEN if redaction is None else redaction.masks(envelope)
-        shown = arguments_of if redaction is None else redaction.arguments
+        masks = redaction.masks(envelope)
         published, occurred_us = sent_at(job_id, envelope), overrides.occurred_us
         return cls(
             id=ids.to_text(job_id),
@@ -75,12 +75,12 @@ class EventInfo:
             content_type=overrides.content or "application/vnd.msgpack",
             version=overrides.version,
             size=size_of(envelope),
-            data=shown(envelope),
+            data=redaction.arguments(envelope, most),
         )
 
 
 def event_in(
-    job_id: JobId, envelope: Envelope | None, redaction: Redaction | None = None
+    job_id: JobId, envelope: Envelope | None, redaction: Redaction = CLEAR
 ) -> EventInfo | None:
     """The event in an envelope; None if it is a job's."""
     if envelope is None or not is_log(envelope.task):

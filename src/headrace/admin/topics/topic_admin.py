@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from headrace.admin.bodies import opened
+from headrace.admin.bodies import MOST_LISTED, MOST_SHOWN, opened
 from headrace.admin.context import AdminContext
 from headrace.admin.jobs.listing import READ_TOGETHER
 from headrace.admin.recorded import recorded
-from headrace.admin.redaction import Redaction
 from headrace.admin.topics.event_info import EventInfo
 from headrace.admin.topics.topic_info import GroupCounts, StoppedKeyInfo, TopicInfo, read_topics
 from headrace.admin.workers import read_workers
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from headrace.store.topics import LoggedEvent, StoppedKey
 
 _STOPPED_KEYS = 100_000
+LOOKED_BACK = (timedelta(seconds=5), timedelta(minutes=5), timedelta(hours=6))
+"""A log is read forward: the latest events are looked for from these times on."""
+_READ = 200
 
 
 class TopicAdmin(AdminContext):
@@ -78,14 +81,52 @@ class TopicAdmin(AdminContext):
             after: The id of an event, or an aware datetime; the oldest kept unless said.
             limit: How many at most.
         """
+        return [event async for event in self.read_each(topic, after, limit)]
+
+    async def read_each(
+        self, topic: str, after: Place | None = None, limit: int = 100
+    ) -> AsyncGenerator[EventInfo, None]:
+        """What `read` returns, decoded one at a time.
+
+        Args:
+            topic: The name of the topic.
+            after: The id of an event, or an aware datetime; the oldest kept unless said.
+            limit: How many at most.
+        """
         limits.check_count("limit", limit)
         if after is not None:
             check_place("after", after, self._app.clock.now_ms())
-        store, logs = await self._store(), await self._logs_of(topic)
-        declared = self._app.topics.get(topic)
+        logs = await self._logs_of(topic)
+        for each in await read_logs(await self._store(), logs, after, limit):
+            yield self._info(topic, each)
+
+    async def latest_events(self, topic: str, limit: int = 20) -> list[EventInfo]:
+        """The latest events of a topic, the last first, with data of up to 64 KiB; if more than
+        200 come at once, those of a moment ago.
+
+        Args:
+            topic: The name of the topic.
+            limit: How many at most.
+        """
+        limits.check_count("limit", limit)
+        store, logs, now = await self._store(), await self._logs_of(topic), datetime.now(UTC)
+        found: list[LoggedEvent] = []
+        for back in (*LOOKED_BACK, None):
+            place = None if back is None else now - back
+            read = await read_logs(store, logs, place, _READ)
+            if len(read) < _READ or not found:
+                found = read
+            if len(found) >= limit:
+                break
+        return [self._info(topic, each, MOST_LISTED) for each in found[: -limit - 1 : -1]]
+
+    def _info(self, topic: str, logged: LoggedEvent, most: int = MOST_SHOWN) -> EventInfo:
+        """The event; if its bytes cannot be read, an event with those as its data."""
+        declared, envelope = self._app.topics.get(topic), opened(logged.envelope)
         kind = None if declared is None else named(declared.event_type)
-        found = await read_logs(store, logs, after, limit)
-        return [_info(topic, each, kind, self._redaction) for each in found]
+        if envelope is None:
+            envelope, kind = Envelope(FORMAT, logged.job_id, f"@{topic}", logged.envelope), None
+        return EventInfo.of(logged.job_id, envelope, kind, self._redaction, most)
 
     @recorded
     async def rewind(self, topic: str, group: str, to: Place) -> None:
@@ -187,11 +228,3 @@ class TopicAdmin(AdminContext):
         if declared is not None:
             return declared.options.gone_after_ms
         return to_ms("group_gone_after", GROUP_GONE_AFTER)
-
-
-def _info(topic: str, logged: LoggedEvent, kind: str | None, redaction: Redaction) -> EventInfo:
-    """The event; if its bytes cannot be read, an event with those as its data."""
-    envelope = opened(logged.envelope)
-    if envelope is None:
-        envelope, kind = Envelope(FORMAT, logged.job_id, f"@{topic}", logged.envelope), None
-    return EventInfo.of(logged.job_id, envelope, kind, redaction)

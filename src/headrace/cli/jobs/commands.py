@@ -28,22 +28,24 @@ from headrace.cli.jobs.lookup import by_beginning
 from headrace.cli.jobs.moves import move, run_now
 from headrace.cli.jobs.resume import resume
 from headrace.cli.jobs.unknown_names import warn_of_unknown
-from headrace.cli.jobs.views import as_json_value, show_job, show_list
+from headrace.cli.jobs.views import as_json_value, row, show_job, show_list
 from headrace.cli.jobs.watch import watch
-from headrace.cli.output import complain, harmless, json_document, show_first, show_result
+from headrace.cli.output import Shown, complain, harmless, json_document, show_result
 from headrace.cli.program import FAILED
 from headrace.core.display import in_local_time, plural
 from headrace.core.job.state import State
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from headrace import Headrace
     from headrace.admin import Admin, CancelReport, FlowJobInfo, JobDetail, JobSummary
 
 T = TypeVar("T")
 
+# Their arguments, up to 64 KiB of each, are held together.
+_TOGETHER = 100
 _ENDED = (State.DEAD, State.CANCELLED, State.DONE)
 
 
@@ -78,26 +80,27 @@ def list_(app: Headrace, limit: int, as_json: bool, **conditions: Any) -> None:
     """
     wanted = JobFilter(**conditions)
     warn_of_redacted_search(app, wanted.search)
-    found = asked(app, lambda app: _listed(app, wanted, limit + 1))
-    show_first(found, limit, partial(show_list, wanted=wanted), as_json_value, as_json=as_json)
-    warn_of_unknown(app, wanted.queue, None if found else wanted.task)
+    shown = Shown(row, as_json_value, limit, as_json=as_json)
+    asked(app, lambda app: shown.of(_listed(admin_of(app), wanted, limit + 1)))
+    shown.end(partial(show_list, wanted=wanted))
+    warn_of_unknown(app, wanted.queue, None if shown.count else wanted.task)
 
 
-async def _listed(app: Headrace, wanted: JobFilter, limit: int) -> list[JobSummary]:
-    admin = admin_of(app)
-    found: list[JobSummary] = []
+async def _listed(admin: Admin, wanted: JobFilter, limit: int) -> AsyncGenerator[JobSummary, None]:
     if wanted.queue is None and wanted.state in _ENDED:
-        return await admin.latest(wanted.state, limit=limit, **wanted.for_jobs)
+        for job in await admin.latest(wanted.state, limit=limit, **wanted.for_jobs):
+            yield job
+        return
+    together = min(limit, _TOGETHER)
     for state in (None, *_ENDED) if wanted.flow and not wanted.state else (wanted.state,):
         cursor, more = "", True
-        while more and len(found) < limit:
-            left = limit - len(found)
+        while more:
             page = await admin.jobs(
-                wanted.queue, state, cursor=cursor, limit=left, **wanted.for_jobs
+                wanted.queue, state, cursor=cursor, limit=together, **wanted.for_jobs
             )
-            found += page.jobs
+            for job in page.jobs:
+                yield job
             cursor, more = page.cursor, bool(page.cursor)
-    return found[:limit]
 
 
 @jobs.command()

@@ -27,9 +27,9 @@ from headrace.cli.app_command import (
 )
 from headrace.cli.app_loader import app_options, chosen_app
 from headrace.cli.filters import dead_options, of_job, parse_edits
-from headrace.cli.jobs.dead_views import as_json_value, show_groups, show_job, show_list
+from headrace.cli.jobs.dead_views import as_json_value, row, show_groups, show_job, show_list
 from headrace.cli.jobs.unknown_names import warn_of_unknown
-from headrace.cli.output import complain, json_document, show_first, show_result
+from headrace.cli.output import Shown, complain, json_document, show_result
 from headrace.cli.program import FAILED
 from headrace.core.display import plural
 from headrace.errors import ConfigError, JobError, JobNotFound
@@ -61,12 +61,10 @@ def list_(app: Headrace, limit: int, as_json: bool, **conditions: Any) -> None:
     """List dead jobs, the latest first."""
     wanted = JobFilter(**conditions)
     warn_of_redacted_search(app, wanted.search)
-    found = asked(
-        app,
-        lambda app: admin_of(app).dead(wanted.queue, limit=limit + 1, **wanted.for_dead),
-    )
-    show_first(found, limit, show_list, as_json_value, as_json=as_json)
-    warn_of_unknown(app, wanted.queue, None if found else wanted.task)
+    shown = Shown(row, as_json_value, limit, as_json=as_json)
+    asked(app, lambda app: shown.of(admin_of(app).each_dead(wanted.queue, **wanted.for_dead)))
+    shown.end(show_list)
+    warn_of_unknown(app, wanted.queue, None if shown.count else wanted.task)
 
 
 @dead.command()

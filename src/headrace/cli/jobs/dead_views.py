@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from headrace.cli.jobs.views import event_facts, received_text
-from headrace.cli.output import counted, harmless, moment, shortened, show_attempts, table
+from headrace.cli.output import Cells, counted, harmless, moment, shortened, show_attempts, table
 from headrace.core.display import unread_text
 from headrace.core.job.state import Reason
 
@@ -43,12 +43,11 @@ def as_json_value(info: DeadInfo, *, whole: bool = False) -> dict[str, Any]:
     return {**value, "envelope": info.envelope or None}
 
 
-def show_list(found: Sequence[DeadInfo]) -> None:
-    if not found:
+def show_list(rows: Sequence[Cells]) -> None:
+    if not rows:
         click.echo("no dead jobs")
         return
-    headings = ("died", "queue", "id", "task", "reason", "attempts", "error")
-    table(headings, [_row(info) for info in found])
+    table(("died", "queue", "id", "task", "reason", "attempts", "error"), rows)
 
 
 def show_groups(found: DeadGroups) -> None:
@@ -98,13 +97,13 @@ def show_job(info: DeadInfo) -> None:
         click.echo(f"\n{harmless(info.error)}")
 
 
-def _row(info: DeadInfo) -> tuple[str | int, ...]:
+def row(info: DeadInfo) -> Cells:
     task = unread_text(info.newer_format) if info.task is None else info.task
     error = info.error.partition("\n")[0]
     if info.unreadable:
         error = f"(unreadable: {', '.join(info.unreadable)}) {error}".rstrip()
     died = moment(info.died)
-    return died, info.queue, info.id, task, info.reason, len(info.attempts), error
+    return died, info.queue, info.id, task, info.reason, info.attempt_count, error
 
 
 def _event(info: DeadInfo) -> dict[str, Any] | None:
@@ -112,7 +111,7 @@ def _event(info: DeadInfo) -> dict[str, Any] | None:
     event = info.event
     if event is None:
         return None
-    return {name: value for name, value in asdict(event).items() if name != "data"}
+    return {each.name: getattr(event, each.name) for each in fields(event) if each.name != "data"}
 
 
 def _facts(info: DeadInfo) -> list[tuple[str, str | None]]:

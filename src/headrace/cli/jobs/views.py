@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.output import harmless, moment, shortened, show_attempts, table
+from headrace.cli.output import Cells, harmless, moment, shortened, show_attempts, table
 from headrace.core.display import length_text, plural, unread_text
 from headrace.core.job.state import ENDED, State
 
@@ -25,7 +25,8 @@ _MOST_PARENTS = 10
 
 def as_json_value(job: JobSummary) -> dict[str, Any]:
     """A job under stable keys."""
-    value = asdict(job)
+    # Not `asdict`, which copies arguments and result.
+    value = {each.name: getattr(job, each.name) for each in fields(job)}
     progress = job.progress
     value["progress"] = progress and {
         "fraction": progress.fraction,
@@ -34,15 +35,17 @@ def as_json_value(job: JobSummary) -> dict[str, Any]:
     }
     if value.get("event"):
         # Shown as the arguments.
-        del value["event"]["data"]
+        event = value["event"]
+        others = [each.name for each in fields(event) if each.name != "data"]
+        value["event"] = {name: getattr(event, name) for name in others}
     if "limits" in value:
         value["limits"] = [_limit(limit) for limit in value["limits"]]
     return value
 
 
-def show_list(found: Sequence[JobSummary], wanted: JobFilter) -> None:
-    if found:
-        table(_HEADINGS, [_row(job) for job in found])
+def show_list(rows: Sequence[Cells], wanted: JobFilter) -> None:
+    if rows:
+        table(_HEADINGS, rows)
     elif wanted.state:
         click.echo("no such jobs")
     else:
@@ -145,7 +148,7 @@ def received_text(job: JobDetail | DeadInfo) -> str | None:
     return shortened(", ".join(map(repr, job.received)))
 
 
-def _row(job: JobSummary) -> tuple[str | int, ...]:
+def row(job: JobSummary) -> Cells:
     return (
         job.state,
         job.queue,

@@ -23,9 +23,9 @@ from headrace.cli.app_command import (
 from headrace.cli.app_loader import command
 from headrace.cli.filters import parse_since
 from headrace.cli.output import (
+    Shown,
     complain,
     json_document,
-    show_first,
     show_result,
     show_table,
 )
@@ -33,6 +33,7 @@ from headrace.cli.program import FAILED
 from headrace.cli.topics.views import (
     KEY_HEADINGS,
     as_json_value,
+    event_row,
     key_row,
     show_events,
     show_topic,
@@ -106,8 +107,9 @@ def read(
     app: Headrace, topic: str, after: str | datetime | None, limit: int, as_json: bool
 ) -> None:
     """Print events of a topic, the oldest first. Changes nothing for any group."""
-    found = asked(app, lambda app: admin_of(app).read(topic, after, limit + 1))
-    show_first(found, limit, show_events, as_json_value, as_json=as_json)
+    shown = Shown(event_row, as_json_value, limit, as_json=as_json)
+    asked(app, lambda app: shown.of(admin_of(app).read_each(topic, after, limit + 1)))
+    shown.end(show_events)
 
 
 @topics.command()

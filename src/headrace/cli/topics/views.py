@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.output import harmless, moment, shortened, table
+from headrace.cli.output import Cells, harmless, moment, shortened, table
 from headrace.core.display import length_text, plural
 
 if TYPE_CHECKING:
@@ -103,30 +103,27 @@ def stopped_text(group: GroupInfo) -> str:
     return f"{plural(group.stopped_keys, 'key')} stopped{since}{behind}"
 
 
-def show_events(found: Sequence[EventInfo]) -> None:
-    if not found:
+def show_events(rows: Sequence[Cells]) -> None:
+    if not rows:
         click.echo("no such events")
         return
-    table(_EVENT_HEADINGS, [_event_row(event) for event in found])
+    table(_EVENT_HEADINGS, rows)
 
 
-def _event_row(event: EventInfo) -> Sequence[str | int]:
+def event_row(event: EventInfo) -> Cells:
     return (
         "" if event.time is None else moment(event.time),
         event.id,
         event.key or "",
         event.type or "",
-        "(too large to show)" if event.data is None and event.size > 1 else _data(event),
+        "(damaged)" if event.data is None and event.size > 1 else shortened(repr(event.data)),
     )
-
-
-def _data(event: EventInfo) -> str:
-    return shortened(repr(event.data))
 
 
 def as_json_value(event: EventInfo) -> dict[str, Any]:
     """All that is known, under stable keys."""
-    return asdict(event)
+    # Not `asdict`, which copies the data.
+    return {each.name: getattr(event, each.name) for each in fields(event)}
 
 
 def key_row(stopped: StoppedKeyInfo) -> Sequence[str | int]:

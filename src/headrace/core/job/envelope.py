@@ -237,6 +237,27 @@ def _check_tags(tags: tuple[str, ...]) -> None:
         raise Malformed(f"a tag of it takes {size:,} bytes, at most {MAX_LABEL_BYTES} are allowed")
 
 
+class _Outline(msgspec.Struct, array_like=True):
+    """The first fields of an envelope, not built; what follows is skipped."""
+
+    format: msgspec.Raw
+    job_id: msgspec.Raw
+    task: msgspec.Raw
+    payload: msgspec.Raw
+
+
+_decode_outline = msgspec.msgpack.Decoder(_Outline).decode
+
+
+def size_beside_payload(data: bytes) -> int:
+    """How many bytes an envelope has beside its payload, found without building any of it: a few
+    megabytes of tags would take seconds. All of them if it is no envelope."""
+    try:
+        return len(data) - len(_decode_outline(data).payload)
+    except UNREADABLE:
+        return len(data)
+
+
 class _Head(msgspec.Struct, array_like=True):
     """The fields that stay first for ever; what follows is skipped, not built."""
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
+from headrace.core.display import plural
 from headrace.core.job.envelope import UNREADABLE
 
 
@@ -82,6 +85,84 @@ def all_attempts(history: History) -> tuple[Attempt, ...]:
     return tuple(msgspec.structs.replace(each, number=at) for at, each in enumerate(every, 1))
 
 
+# Longer histories are shown in part: attempts take many times the memory of their bytes.
+_SHOWN_WHOLE = 256 * 1024
+_SHOWN_ATTEMPTS = 100
+_LARGEST_SHOWN = 64 * 1024
+_SHOWN_LIVES = 100
+# Of MessagePack: an array of up to fifteen items, as a history is.
+_SHORT_ARRAYS = range(0x90, 0xA0)
+_split = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+
+
+class ShownAttempts(NamedTuple):
+    """The attempts of a job for people. Where many or large ones are left out, an attempt with
+    their number stands in their place."""
+
+    attempts: tuple[Attempt, ...]
+    total: int
+    """How many there were, those that are left out too."""
+
+
+def shown_attempts(data: bytes) -> ShownAttempts:
+    """The attempts in an encoded history, as `all_attempts` has them; of a history of more than
+    256 KiB the last hundred of each life."""
+    if len(data) <= _SHOWN_WHOLE:
+        every = all_attempts(decode_history(data))
+        return ShownAttempts(every, len(every))
+    found, count = list[Attempt](), 0
+    for life, left_out in _shown_lives(data):
+        count += left_out
+        if left_out:
+            found.append(_in_place_of(left_out, count, life))
+        found += (
+            msgspec.structs.replace(each, number=number)
+            for number, each in enumerate(life.attempts, count + 1)
+        )
+        count += len(life.attempts)
+    return ShownAttempts(tuple(found), count)
+
+
+def shown_lives(data: bytes) -> list[tuple[History, int]]:
+    """The histories between replays, the first of them first, each with the number of its
+    attempts, not all of which it may have."""
+    return [(life, left_out + len(life.attempts)) for life, left_out in _shown_lives(data)]
+
+
+def shown_history(data: bytes) -> History:
+    """What `decode_history` gives, for people: of a long history with its last attempts alone."""
+    return _latest_part(data)[0]
+
+
+def _shown_lives(data: bytes) -> list[tuple[History, int]]:
+    """Each with how many of its attempts are left out."""
+    lives = [_latest_part(data)]
+    while (earlier := lives[-1][0].earlier) and len(lives) < _SHOWN_LIVES:
+        lives.append(_latest_part(earlier))
+    return lives[::-1]
+
+
+def _latest_part(data: bytes) -> tuple[History, int]:
+    if len(data) <= _SHOWN_WHOLE:
+        return decode_history(data), 0
+    if data[0] not in _SHORT_ARRAYS:
+        return NO_HISTORY, 0
+    try:
+        fields = _split(data)
+        attempts = _split(fields[0]) if fields else []
+        kept = [each for each in attempts[-_SHOWN_ATTEMPTS:] if len(each) <= _LARGEST_SHOWN]
+        short = _encode([msgspec.Raw(_encode(kept)), *fields[1:]])
+        return _decode_history(short), len(attempts) - len(kept)
+    except UNREADABLE:
+        return NO_HISTORY, 0
+
+
+def _in_place_of(left_out: int, number: int, life: History) -> Attempt:
+    at_ms = life.attempts[0].started_ms if life.attempts else 0
+    text = f"{plural(left_out, 'attempt')} left out here: too many, or too large, to show"
+    return Attempt(number, at_ms, at_ms, "", "", text, "")
+
+
 def deaths(history: History) -> int:
     """How often the job was dead, and was replayed."""
     return len(lives_of(history)) - 1
@@ -111,5 +192,5 @@ def bounded_earlier(history: History) -> bytes:
 
 
 def is_readable_history(data: bytes) -> bool:
-    """Whether `decode_history` can read all of it."""
-    return not data or decode_history(data) is not NO_HISTORY
+    """Whether `decode_history` can read all of it; of a long one, what is shown of it."""
+    return not data or shown_history(data) is not NO_HISTORY

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.admin import DeadGroup, DeadGroups, DeadPage
 from headrace.admin.app import named
@@ -14,7 +14,6 @@ from headrace.web.filters import OF_DEAD, REASONS, FilterForm
 from headrace.web.page import HtmlPage, PageError, interval
 from headrace.web.pages.job import title_of
 from headrace.web.pages.jobs import choices, looked_before, pair
-from headrace.web.rendering.formatting import size
 from headrace.web.rendering.values import arguments_line
 from headrace.web.visit import Visit
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 _IN_A_PAGE = 50
 _EXAMINED = 1_000
 _GROUPS = 50
-_DECODED_IN_A_LIST = 64 * 1024
 
 
 async def dead(visit: Visit) -> HtmlPage:
@@ -134,12 +132,7 @@ def _obstacle(visit: Visit, job: DeadInfo) -> str:
 
 
 def _in_list(visit: Visit, job: DeadInfo) -> str:
-    """The beginning of its arguments; if they are large and slow to decode, their size."""
-    if job.size > _DECODED_IN_A_LIST:
-        return f"({size(job.size)})"
-    return arguments_line(arguments_of(visit, job))
-
-
-def arguments_of(visit: Visit, job: DeadInfo) -> Any:
-    """The redacted arguments, by name where the task is known; of an event, its data."""
-    return named(visit.app, job.task, job.arguments, lacks_first_argument=job.lacks_first_argument)
+    """The beginning of its arguments, by name where the task is known; of an event, its data."""
+    lacks = job.lacks_first_argument
+    given = named(visit.app, job.task, job.listed_arguments, lacks_first_argument=lacks)
+    return arguments_line(given)

@@ -4,9 +4,10 @@ on groups. Pausing and resuming a group are actions of queues."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from headrace.admin.topics.topic_admin import LOOKED_BACK
 from headrace.core.queue_names import group_queue
 from headrace.errors import GroupNotFound
 from headrace.web.actions.form_actions import form_action
@@ -21,11 +22,8 @@ if TYPE_CHECKING:
 
 _IN_A_PAGE = 20
 _EVENTS = 20
-_READ = 200
 _KEYS = 100
 _DEAD = 20
-# A log is read forward: the latest events are looked for from these times on.
-_BACK = (timedelta(seconds=5), timedelta(minutes=5), timedelta(hours=6))
 
 
 async def topics(visit: Visit) -> HtmlPage:
@@ -43,9 +41,10 @@ async def topics(visit: Visit) -> HtmlPage:
 async def topic(visit: Visit) -> HtmlPage:
     """One topic."""
     info = await visit.admin.topic(visit.asked("name"))
-    events = [(each, _data(each)) for each in await _latest(visit, info.name)]
+    latest = await visit.admin.latest_events(info.name, _EVENTS)
+    events = [(each, _data(each)) for each in latest]
     context = {"topic": info, "events": events}
-    every = _interval([info], 2 * len(_BACK) + 1)
+    every = _interval([info], 2 * len(LOOKED_BACK) + 1)
     lists = {
         "groups": info.groups,
         "shards": info.shards,
@@ -84,20 +83,6 @@ def _interval(found: Sequence[TopicInfo], reads: int = 0) -> float:
     return interval(12 + sum(reads * len(each.shards) for each in found), 3.0)
 
 
-async def _latest(visit: Visit, name: str) -> list[EventInfo]:
-    """The latest events, the last first; if too many come at once, those of a moment ago."""
-    now = datetime.now(UTC)
-    found: list[EventInfo] = []
-    for back in (*_BACK, None):
-        place = None if back is None else now - back
-        read = await visit.admin.read(name, place, _READ)
-        if len(read) < _READ or not found:
-            found = read
-        if len(found) >= _EVENTS:
-            break
-    return found[: -_EVENTS - 1 : -1]
-
-
 async def _keys(visit: Visit, topic: TopicInfo, group: GroupInfo) -> Sequence[object]:
     if not group.stopped_keys:
         return ()
@@ -108,7 +93,7 @@ async def _dead(visit: Visit, group: GroupInfo, queue: str) -> list[tuple[object
     if not group.dead:
         return []
     page = await visit.admin.dead_page(queue, limit=_DEAD)
-    return [(job, format_line(job.arguments)) for job in page.jobs]
+    return [(job, format_line(job.listed_arguments)) for job in page.jobs]
 
 
 def _data(event: EventInfo) -> str:

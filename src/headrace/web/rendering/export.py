@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
 from datetime import date
 from typing import Any
@@ -11,14 +11,21 @@ from typing import Any
 import msgspec
 
 from headrace.admin import DeadInfo
+from headrace.admin.bodies import allowed
 
 _UNSEEN = ("envelope",)
 
 
-def as_json_list(rows: Sequence[Any]) -> bytes:
-    """The rows of a list; what JSON cannot hold is written as text."""
-    text = json.dumps([_plain(row) for row in rows], indent=2, default=_written, skipkeys=True)
-    return f"{text}\n".encode()
+def json_list(rows: Sequence[Any]) -> Iterator[bytes]:
+    """The rows of a list as JSON, each on a line of its own, which is decoded when its turn comes;
+    what JSON cannot hold is written as text. None is left out."""
+    before = "["
+    for row in rows:
+        with allowed():
+            text = _encoder.encode(_plain(row))
+        yield f"{before}\n{text}".encode()
+        before = ","
+    yield b"\n]\n" if rows else b"[]\n"
 
 
 def _plain(row: Any) -> Any:
@@ -40,3 +47,6 @@ def _written(value: Any) -> Any:
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).decode("utf-8", "replace")
     return value.isoformat() if isinstance(value, date) else str(value)
+
+
+_encoder = json.JSONEncoder(default=_written, skipkeys=True)
