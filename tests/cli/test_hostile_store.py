@@ -34,6 +34,7 @@ from headrace.store.topics import Group, Position
 from headrace.store.values import Report
 from tests.admin.burying import bury
 from tests.cli.test_top import terminal
+from tests.servers import free_port
 
 # Clears the screen, names the window, rings, turns red, turns writing round, forges a line.
 EVIL = "evil\x1b[2J\x1b]0;owned\x07\x9b31m\u202e\r\nforged"
@@ -166,11 +167,14 @@ COMMANDS: dict[str, list[list[str]]] = {
     "workers list": [[]],
     "workers stop": [[EVIL]],
 }
-# They show nothing of the store, or go on until they are stopped: `top` is below, `worker` and
-# `dev` are in test_logs.py, and the dashboard has its own tests.
+# They show nothing of the store, or go on until they are stopped: `top` and `dev`, which is also a
+# worker, are below, and the dashboard has its own tests.
 OTHERS = {"asyncapi", "bench", "dashboard", "demo", "dev", "top", "worker"} | {
     f"outbox {verb}" for verb in ("ddl", "failed", "relay", "retry")
 }
+
+SHOWING = ("jobs list", "dead list", "dead groups", "queues list", "topics list", "stats")
+"""Commands that show what is in all queues."""
 
 # One process for all: it takes long to start one.
 RUNS = """
@@ -244,6 +248,9 @@ def test_no_command_lets_a_store_steer_the_terminal(hostile: str, tmp_path: Path
     assert [(command, output) for command, output in said if "\nforged" in output] == []
     assert [output for _, output in said if "Traceback" in output] == []
     assert sum("evil" in output for _, output in said) > 30
+    # Names that are not valid, of queues and of groups, keep nobody from seeing the rest.
+    shows = [each for each in said if " ".join(json.loads(each[0])[:2]).startswith(SHOWING)]
+    assert [each for each in shows if "=== 2" in each[1]] == []
 
 
 def test_top_lets_no_store_steer_the_terminal(hostile: str) -> None:
@@ -253,3 +260,41 @@ def test_top_lets_no_store_steer_the_terminal(hostile: str) -> None:
         assert top.ended() == 0
     assert b"owned\x07" not in top.drawn
     assert b"\x1b]0;" not in top.drawn
+
+
+SHOP = """
+from headrace import Headrace, Retry
+
+app = Headrace()
+
+@app.task(queue="mail", retry=Retry(1))
+async def send(text: str) -> None:
+    raise ValueError(text)
+"""
+
+
+def test_dev_lets_no_store_steer_the_terminal(
+    hostile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mill.py").write_text(SHOP)
+    monkeypatch.chdir(tmp_path)
+    # Its own colours would be taken for theirs.
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    async def send_one() -> None:
+        async with Headrace() as app:
+            store = (await app.session()).store
+            id = ids.new_id()
+            await store.append(
+                "mail", [Parcel(id, encode_envelope(id, "send", codec.encode({"text": EVIL})))]
+            )
+
+    asyncio.run(send_one())
+    with terminal("dev", "mill:app", "--port", str(free_port())) as dev:
+        dev.shows("ValueError: evil\\x1b[2J")
+        dev.types("\x03")
+        dev.shows("all stopped")
+        assert dev.ended() == 0
+    text = dev.drawn.decode().replace("\r\n", "\n")
+    assert [line for line in text.split("\n") if STEERS.search(line)] == []
+    assert "\nforged" not in text

@@ -1,0 +1,108 @@
+"""No page, export or command takes more than its share of memory, time and bytes, whatever someone
+who may write to the store has put into it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import Headrace
+from headrace.cli import main
+from tests.budget.planting import NAMESPACE, name_queues, plant
+from tests.budget.things import (
+    COMMANDS,
+    NO_LOOKS,
+    NO_PAGES,
+    PAGES,
+    Things,
+    names_of_commands,
+    paths_of_the_dashboard,
+    things,
+    those_of_all_queues,
+)
+
+TENTH = 0.1
+# Of the processor, on a slow machine: most take less than a tenth of a second.
+MOST_SECONDS, LONGEST_BLOCK, MOST_MIB, MOST_PAGE = 20.0, 2.0, 120, 500_000
+LONG = 110.0
+
+Figures = dict[str, Any]
+
+
+def test_every_page_is_measured() -> None:
+    assert paths_of_the_dashboard() == set(PAGES) | NO_PAGES
+
+
+def test_every_command_is_measured() -> None:
+    assert set(names_of_commands(main)) == set(COMMANDS) | NO_LOOKS
+
+
+def figures_of(url: str, folder: Path, asked: Things, seconds: float = LONG) -> list[Figures]:
+    """What each of these takes over a store."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.budget.measuring", url, str(folder)],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    figures = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(figures) == len(asked["pages"]) + len(asked["commands"])
+    return figures
+
+
+def planted(url: str, scale: float) -> None:
+    """Fill the store with jobs."""
+
+    async def fill() -> None:
+        async with Headrace(url, namespace=NAMESPACE) as app:
+            await plant(app, scale)
+
+    asyncio.run(fill())
+
+
+def beyond(figures: list[Figures], factor: float = 1.0) -> list[Figures]:
+    """Those that took more than they may, or failed."""
+    return [
+        each
+        for each in figures
+        if each["status"] not in (200, 0, 1, 2)
+        or each["seconds"] > MOST_SECONDS * factor
+        or each["longest"] > LONGEST_BLOCK * factor
+        or each["peak"] > MOST_MIB * factor
+        or (each["length"] > MOST_PAGE and _is_page(each["what"]))
+    ]
+
+
+def _is_page(what: str) -> bool:
+    """Exports are as large as what is in the store."""
+    return what.startswith("/") and not re.search(r"json|/raw|/metrics", what)
+
+
+def test_large_jobs_in_a_store_cost_little(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    planted(url, TENTH)
+    assert beyond(figures_of(url, tmp_path, things())) == []
+
+
+def test_many_queues_in_a_store_cost_little(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    planted(url, 0)
+    name_queues(url, TENTH)
+    assert beyond(figures_of(url, tmp_path, those_of_all_queues())) == []
+
+
+@pytest.mark.nightly
+def test_large_jobs_and_many_queues_in_redis_cost_little(redis_url: str, tmp_path: Path) -> None:
+    planted(redis_url, TENTH)
+    name_queues(redis_url, TENTH)
+    assert beyond(figures_of(redis_url, tmp_path, things())) == []
