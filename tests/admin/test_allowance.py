@@ -11,6 +11,7 @@ import pytest
 from headrace import Headrace
 from headrace.admin import TooLargeToShow
 from headrace.admin.bodies import MOST_SHOWN, allowed, arguments_of, opened
+from headrace.benchmark.asgi_client import counted
 from headrace.core import codec
 from headrace.core.bounds import MAX_ENVELOPE_BESIDE_PAYLOAD
 from headrace.core.job import ids
@@ -132,3 +133,21 @@ async def test_a_redact_hook_hides_all_of_a_job_that_is_too_large_for_it(namespa
         assert isinstance(job.arguments, TooLargeToShow)
         assert job.tags == ("(hidden)",)
         assert not any(isinstance(each, TooLargeToShow) for each in asked)
+
+
+async def test_a_page_of_dead_jobs_holds_few_that_are_large(app: Headrace) -> None:
+    async with app:
+        names = [f"job-{number:02}" for number in range(30)]
+        for name in names:
+            await bury(app, [sent(name, 4 * MIB)], queue="mail")
+        store = await counted(app)
+        page = await app.admin.dead_page("mail", limit=50)
+        assert sum(job.size for job in page.jobs) < 72 * MIB
+        found = [job.id for job in page.jobs]
+        while page.cursor:
+            page = await app.admin.dead_page("mail", limit=50, cursor=page.cursor)
+            found += [job.id for job in page.jobs]
+        assert sorted(found) == names
+        # At most sixteen of these are read together.
+        assert store.calls["dead"] >= 3
+        assert [job.id async for job in app.admin.each_dead("mail")] == found

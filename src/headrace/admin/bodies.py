@@ -30,6 +30,10 @@ MOST_LISTED = 64 * 1024
 """Bytes of one value in a list, which shows its beginning."""
 
 
+MOST_READ = 64 * 1024 * 1024
+"""Bytes of jobs as they are in the store that are read together, after the first few, and that a
+page of dead jobs holds."""
+_FIRST_READ = 10
 # How often the page of a job looks at its arguments: in each part in which they may be hidden.
 _LOOKS = 16
 
@@ -104,6 +108,12 @@ async def pause_between_jobs() -> None:
     allowance = _allowance.get()
     if allowance is not None:
         await allowance.pause()
+
+
+def together(wanted: int, largest: int) -> int:
+    """How many jobs of a queue to read at a time, of which so many are wanted: few at first, and
+    then no more than take `MOST_READ`, if all are as large as the largest so far."""
+    return min(wanted, max(1, MOST_READ // largest) if largest else _FIRST_READ)
 
 
 def opened(data: bytes) -> Envelope | None:

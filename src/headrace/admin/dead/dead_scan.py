@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from headrace.admin.bodies import allowance_is_spent, pause_between_jobs
+from headrace.admin.bodies import MOST_READ, allowance_is_spent, pause_between_jobs, together
 from headrace.admin.dead.dead_info import PAGE
 from headrace.admin.pages import MOST_READS
 from headrace.errors import ConfigError
@@ -32,12 +32,15 @@ class _OpenQueue:
     cursor: str = ""
     jobs: deque[DeadJob] = field(default_factory=deque)
     ended: bool = False
+    largest: int = 0
+    """Bytes of the largest job so far."""
 
 
 class DeadScan:
-    """Examines dead jobs in the order of their death, in all queues. `latest` has when the latest
-    of each queue died: a queue is read once its first job is next. Makes at most `MOST_READS` reads
-    and examines at most `scan` jobs, as long as more may be decoded; without `scan`, all."""
+    """Examines dead jobs in the order of their death, in all queues, and holds few if they are
+    large. `latest` has when the latest of each queue died: a queue is read once its first job is
+    next. Makes at most `MOST_READS` reads and examines at most `scan` jobs, as long as more may be
+    decoded; without `scan`, all."""
 
     def __init__(
         self, store: Store, latest: Mapping[str, int], matcher: JobMatcher, scan: int | None
@@ -63,8 +66,8 @@ class DeadScan:
         """Up to `limit` jobs that match, and the cursor of the next page; empty after the last."""
         if cursor:
             self._go_on(cursor)
-        found: list[Found] = []
-        while len(found) < limit and not self._has_looked_enough:
+        found, size = list[Found](), 0
+        while len(found) < limit and size < MOST_READ and not self._has_looked_enough:
             examined = await self._next(limit - len(found))
             if examined is None:
                 return found, ""
@@ -73,6 +76,7 @@ class DeadScan:
                 continue
             if self._matcher.matches_dead(examined[1]):
                 found.append(examined)
+                size += _size(examined[1])
             await pause_between_jobs()
         return found, self._cursor()
 
@@ -119,8 +123,9 @@ class DeadScan:
     async def _read(self, queue: str, part: _OpenQueue, room: int) -> None:
         size = min(room, PAGE) if self._matcher.is_open else PAGE
         self._reads += 1
-        read = await self._store.dead(queue, part.cursor, size)
+        read = await self._store.dead(queue, part.cursor, together(size, part.largest))
         part.jobs.extend(read.jobs)
+        part.largest = max([part.largest, *map(_size, read.jobs)])
         part.ended = not read.cursor
         if part.jobs:
             self._open[queue] = part
@@ -158,6 +163,10 @@ class DeadScan:
             for died, queue in self._closed
             if queue not in self._ended
         )
+
+
+def _size(job: DeadJob) -> int:
+    return len(job.envelope) + len(job.history)
 
 
 _decode_cursor = msgspec.json.Decoder(tuple[int, str, dict[str, tuple[int, str] | None]]).decode

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from headrace.admin.bodies import allowance_is_spent, pause_between_jobs
+from headrace.admin.bodies import allowance_is_spent, pause_between_jobs, together
 from headrace.admin.jobs.summary import JobSummary
 from headrace.admin.matcher import JobMatcher
 from headrace.admin.pages import ScannedJobs, Stop
@@ -41,14 +41,20 @@ def states_meant(state: State | str | None, *, final: bool) -> tuple[State, ...]
 
 
 async def snapshots(
-    store: Store, queue: str, job_ids: Sequence[JobId]
+    store: Store, queue: str, job_ids: Sequence[JobId], largest: dict[str, int] | None = None
 ) -> AsyncGenerator[tuple[JobId, JobSnapshot], None]:
-    """Snapshots of these jobs, with bodies; jobs that are gone are left out."""
-    for start in range(0, len(job_ids), READ_TOGETHER):
-        batch = job_ids[start : start + READ_TOGETHER]
+    """Snapshots of these jobs, with bodies; jobs that are gone are left out. `largest` has the
+    bytes of the largest job so far of each queue."""
+    largest = {} if largest is None else largest
+    start = 0
+    while start < len(job_ids):
+        batch = job_ids[start : start + together(READ_TOGETHER, largest.get(queue, 0))]
+        start += len(batch)
         snapshots = await store.get(queue, batch, bodies=True)
         for key, snapshot in zip(batch, snapshots, strict=True):
             if snapshot is not None:
+                size = len(snapshot.envelope) + len(snapshot.history)
+                largest[queue] = max(largest.get(queue, 1), size)
                 yield key, snapshot
 
 
@@ -61,6 +67,7 @@ class MatchingJobs:
         self._matcher = matcher
         self._examined: dict[JobId, JobSummary | None] = {}
         """Those of the last reading."""
+        self._largest: dict[str, int] = {}
 
     async def read(self, stop: Stop, size: int, again: bool) -> ScannedJobs[JobSummary]:
         """Up to `size` jobs from a stop on, fewer if they take more bytes than may be decoded;
@@ -74,7 +81,7 @@ class MatchingJobs:
         page = await self._store.browse(stop.queue, stop.state, stop.cursor, size)
         found = self._examined
         likely = [key for key in page.job_ids if key not in found and self._matcher.may_match(key)]
-        async with aclosing(snapshots(self._store, stop.queue, likely)) as seen_ones:
+        async with aclosing(snapshots(self._store, stop.queue, likely, self._largest)) as seen_ones:
             async for key, seen in seen_ones:
                 if found and allowance_is_spent():
                     before = page.job_ids[: page.job_ids.index(key)]

@@ -56,10 +56,11 @@ async def jobs(visit: Visit) -> HtmlPage:
 
 
 def _interval(asked: FilterForm, found: JobPage) -> float:
-    """A list takes one read for each queue and state in it; a search, up to `MOST_READS`."""
+    """A list takes one page for each queue and state in it, of three calls to the store; a search,
+    up to `MOST_READS`."""
     is_search = asked.fields.keys() - {"queue", "state"}
     reads = MOST_READS if is_search else 2 + len({(job.queue, job.state) for job in found.jobs})
-    return interval(6 + 2 * reads, 5.0)
+    return interval(6 + 3 * reads, 5.0)
 
 
 def in_list(visit: Visit, job: JobSummary) -> str:
