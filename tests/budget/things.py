@@ -59,9 +59,9 @@ PAGES: dict[str, list[Query]] = {
             ("waits-large-0", "log"),
         )
     ],
-    "/metrics": [{}],
     "/healthz": [{}],
     "/readyz": [{}],
+    "/metrics": [{}],
 }
 # What is no page: the login, a page's own updates (which render the same views), what is shown
 # of an action that goes on, and files.
