@@ -24,7 +24,7 @@ from headrace.store.topics import Group, Position
 from headrace.store.values import Report
 from tests.admin.burying import bury
 
-LARGE, COMPRESSED, EVENTS, OTHERS = 25, 60, 20, 3
+LARGE, COMPRESSED, EVENTS, OTHERS = 25, 60, 10, 3
 NAMESPACE = "planted"
 
 Bytes = Callable[[str], bytes]

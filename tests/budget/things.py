@@ -22,13 +22,11 @@ PAGES: dict[str, list[Query]] = {
     "/jobs": [
         {},
         _JSON,
-        {"text": "nowhere"},
         {"text": "order=nowhere"},
         *({"queue": kind} for kind in KINDS),
         {"queue": "compressed", **_JSON},
         {"state": "done"},
         {"state": "done", **_JSON},
-        {"state": "dead", "text": "nowhere"},
     ],
     "/job": [{"id": f"{state}-{kind}-0"} for kind in KINDS for state in ("waits", "dead")]
     + [{"id": "done-0"}, {"id": "dead-tried-0", **_JSON, "list": "attempts"}],
@@ -127,8 +125,8 @@ def things() -> Things:
 
 def those_of_all_queues() -> Things:
     """Those that look at every queue, each in one way."""
-    paths = ("/", "/queues", "/jobs", "/dead", "/metrics")
-    names = ("check", "dead list", "jobs list", "queues list", "stats")
+    paths = ("/", "/queues", "/jobs", "/dead")
+    names = ("dead list", "queues list", "stats")
     return {
         "pages": [(path, {}) for path in paths],
         "commands": [*(name.split() for name in names), ["jobs", "list", "--state", "done"]],

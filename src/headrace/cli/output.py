@@ -28,7 +28,6 @@ Cells: TypeAlias = "Sequence[str | int]"
 _MOST_SHOWN = 4_000
 _GAP = "  "
 _INDENT = "    "
-_JSON_INDENT = "  "
 _NOT_PLAIN = re.compile(r"[^\x00-\x7e]")
 _NARROWEST = 20
 _MOST_LINES = 4
@@ -135,8 +134,9 @@ def show_table(
 
 
 class Shown(Generic[T]):
-    """At most `limit` things that a command finds, shown as they come: in JSON, each is printed and
-    forgotten; of a table, whose columns depend on all, only the cells are kept."""
+    """At most `limit` things that a command finds, shown as they come: in JSON, each is printed on
+    a line of its own and forgotten; of a table, whose columns depend on all, only the cells are
+    kept."""
 
     def __init__(
         self,
@@ -161,8 +161,8 @@ class Shown(Generic[T]):
                 if self.count > self._limit:
                     return
                 if self._as_json:
-                    text = _json_text(self._as_json_value(each)).replace("\n", f"\n{_JSON_INDENT}")
-                    click.echo(f"{'[' if self.count == 1 else ','}\n{_JSON_INDENT}{text}", nl=False)
+                    text = _json_text(self._as_json_value(each), indent=-1)
+                    click.echo(f"{'[' if self.count == 1 else ','}\n{text}", nl=False)
                 else:
                     self._rows.append(self._row(each))
 
@@ -198,9 +198,9 @@ def json_document(value: Any) -> None:
     click.echo(_json_text(value))
 
 
-def _json_text(value: Any) -> str:
+def _json_text(value: Any, indent: int = 2) -> str:
     # Laid out as bytes: as plain values it would all be there once more.
-    text = msgspec.json.format(msgspec.json.encode(value, enc_hook=repr), indent=2).decode()
+    text = msgspec.json.format(msgspec.json.encode(value, enc_hook=repr), indent=indent).decode()
     return text if text.isascii() and "\x7f" not in text else _NOT_PLAIN.sub(_escaped, text)
 
 
