@@ -1,6 +1,6 @@
 """What each page, export and command takes: a program, whose memory is its own.
 
-    python -m tests.budget.measuring URL < things to measure > figures
+    python -m tests.budget.measuring URL NAMESPACE FOLDER < things to measure > figures
 
 A thing is a list: a page with its query, or a command with its arguments.
 """
@@ -24,7 +24,6 @@ from urllib.parse import urlencode
 
 from headrace import Headrace, dashboard
 from headrace.cli import main
-from tests.budget.planting import NAMESPACE
 
 TOKEN = "the token of this machine's user"
 
@@ -121,8 +120,10 @@ async def _watched(figures: Figures) -> AsyncIterator[None]:
         watching.cancel()
 
 
-async def pages(url: str, asked: list[tuple[str, dict[str, str]]], out: TextIO) -> None:
-    async with Headrace(url, namespace=NAMESPACE) as app:
+async def pages(
+    url: str, namespace: str, asked: list[tuple[str, dict[str, str]]], out: TextIO
+) -> None:
+    async with Headrace(url, namespace=namespace) as app:
         site = dashboard(app, token=TOKEN)
         # The first one imports and compiles.
         await _page(site, "/workers", {})
@@ -150,12 +151,12 @@ def command(words: list[str], folder: Path) -> Figures:
 
 
 def run() -> None:
-    url, folder, given = sys.argv[1], Path(sys.argv[2]), json.load(sys.stdin)
-    os.environ |= {"HEADRACE_URL": url, "HEADRACE_NAMESPACE": NAMESPACE}
+    (url, namespace), folder, given = sys.argv[1:3], Path(sys.argv[3]), json.load(sys.stdin)
+    os.environ |= {"HEADRACE_URL": url, "HEADRACE_NAMESPACE": namespace}
     os.chdir(folder)
     out = sys.stdout
     gc.freeze()
-    asyncio.run(pages(url, given["pages"], out))
+    asyncio.run(pages(url, namespace, given["pages"], out))
     for words in given["commands"]:
         print(json.dumps(asdict(command(words, folder))), file=out, flush=True)
 

@@ -25,7 +25,6 @@ from headrace.store.values import Report
 from tests.admin.burying import bury
 
 LARGE, COMPRESSED, EVENTS, OTHERS = 25, 60, 10, 3
-NAMESPACE = "planted"
 
 Bytes = Callable[[str], bytes]
 """An envelope for a job with this id."""
@@ -149,16 +148,16 @@ async def _write_log(store: Store, sizes: Sizes) -> None:
     await store.report("large", [Report(id, lines=(line,) * 1_000)])
 
 
-def name_queues(url: str, scale: float) -> None:
+def name_queues(url: str, namespace: str, scale: float) -> None:
     """Write the names of many queues into the store, as an `append` to each would."""
     names = [f"queue-{number}" for number in range(Sizes(scale).queues)]
     if url.startswith("sqlite"):
         path = Path(url.removeprefix("sqlite:///"))
         with sqlite3.connect(path) as connection:
-            rows = ((NAMESPACE, name) for name in names)
+            rows = ((namespace, name) for name in names)
             connection.executemany("INSERT INTO queues (namespace, name) VALUES (?, ?)", rows)
         connection.close()
         return
     with redis.Redis.from_url(url) as server:
         for at in range(0, len(names), 10_000):
-            server.sadd(queues_key(NAMESPACE), *names[at : at + 10_000])
+            server.sadd(queues_key(namespace), *names[at : at + 10_000])

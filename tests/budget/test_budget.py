@@ -15,7 +15,7 @@ import pytest
 
 from headrace import Headrace
 from headrace.cli import main
-from tests.budget.planting import NAMESPACE, name_queues, plant
+from tests.budget.planting import name_queues, plant
 from tests.budget.things import (
     COMMANDS,
     NO_LOOKS,
@@ -44,10 +44,12 @@ def test_every_command_is_measured() -> None:
     assert set(names_of_commands(main)) == set(COMMANDS) | NO_LOOKS
 
 
-def figures_of(url: str, folder: Path, asked: Things, seconds: float = LONG) -> list[Figures]:
+def figures_of(
+    url: str, namespace: str, folder: Path, asked: Things, seconds: float = LONG
+) -> list[Figures]:
     """What each of these takes over a store."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.budget.measuring", url, str(folder)],
+        [sys.executable, "-m", "tests.budget.measuring", url, namespace, str(folder)],
         input=json.dumps(asked),
         capture_output=True,
         text=True,
@@ -60,11 +62,11 @@ def figures_of(url: str, folder: Path, asked: Things, seconds: float = LONG) -> 
     return figures
 
 
-def planted(url: str, scale: float) -> None:
+def planted(url: str, namespace: str, scale: float) -> None:
     """Fill the store with jobs."""
 
     async def fill() -> None:
-        async with Headrace(url, namespace=NAMESPACE) as app:
+        async with Headrace(url, namespace=namespace) as app:
             await plant(app, scale)
 
     asyncio.run(fill())
@@ -88,23 +90,23 @@ def _is_page(what: str) -> bool:
     return what.startswith("/") and not re.search(r"json|/raw|/metrics", what)
 
 
+@pytest.fixture(params=["sqlite", pytest.param("redis", marks=pytest.mark.nightly)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "redis":
+        return str(request.getfixturevalue("redis_url"))
+    return f"sqlite:///{tmp_path}/jobs.db"
+
+
 @pytest.mark.parametrize("which", ["pages", "commands"])
-def test_large_jobs_in_a_store_cost_little(which: str, tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/jobs.db"
-    planted(url, TENTH)
+def test_large_jobs_in_a_store_cost_little(
+    which: str, url: str, namespace: str, tmp_path: Path
+) -> None:
+    planted(url, namespace, TENTH)
     asked: Things = {"pages": [], "commands": [], which: things()[which]}
-    assert beyond(figures_of(url, tmp_path, asked)) == []
+    assert beyond(figures_of(url, namespace, tmp_path, asked)) == []
 
 
-def test_many_queues_in_a_store_cost_little(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/jobs.db"
-    planted(url, 0)
-    name_queues(url, TENTH)
-    assert beyond(figures_of(url, tmp_path, those_of_all_queues())) == []
-
-
-@pytest.mark.nightly
-def test_large_jobs_and_many_queues_in_redis_cost_little(redis_url: str, tmp_path: Path) -> None:
-    planted(redis_url, TENTH)
-    name_queues(redis_url, TENTH)
-    assert beyond(figures_of(redis_url, tmp_path, things())) == []
+def test_many_queues_in_a_store_cost_little(url: str, namespace: str, tmp_path: Path) -> None:
+    planted(url, namespace, 0)
+    name_queues(url, namespace, TENTH)
+    assert beyond(figures_of(url, namespace, tmp_path, those_of_all_queues())) == []

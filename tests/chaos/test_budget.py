@@ -18,11 +18,11 @@ TENFOLD = 5.0
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
 def test_nothing_that_is_in_a_store_fills_the_memory_of_who_looks(
-    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+    kind: str, namespace: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     url = f"sqlite:///{tmp_path}/jobs.db"
     if kind == "redis":
         url = request.getfixturevalue("redis_url")
-    planted(url, 1.0)
-    name_queues(url, 1.0)
-    assert beyond(figures_of(url, tmp_path, things(), LONG), TENFOLD) == []
+    planted(url, namespace, 1.0)
+    name_queues(url, namespace, 1.0)
+    assert beyond(figures_of(url, namespace, tmp_path, things(), LONG), TENFOLD) == []
