@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from headrace import Headrace, JobFailed, State
+from headrace import Headrace, Job, JobFailed, State
+from headrace.worker.run import stopper
 from headrace.worker.run.look_ahead import LookAhead
 from headrace.worker.run.stopper import Stopper
 from tests.servers import RedisCluster
+from tests.worker.run.test_cancelling import StopperClock
+from tests.worker.states import reach
 
 LONG = 60.0
 
@@ -241,10 +244,14 @@ async def test_what_waits_behind_a_long_run_goes_to_another_worker(work: Work) -
     assert sorted(work.done) == [0, 1, 2, 3]
 
 
-async def test_what_goes_back_since_it_waits_too_long_is_not_overtaken(app: Headrace) -> None:
+async def test_what_goes_back_since_it_waits_too_long_is_not_overtaken(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not by what came later either, and waits in the same worker."""
     begun, over = threading.Event(), threading.Event()
     taken: list[int] = []
+    clock = StopperClock()
+    monkeypatch.setattr(stopper, "time", clock)
 
     @app.task(batch=2, max_wait=0.01)
     def gather(numbers: list[int]) -> None:
@@ -252,15 +259,22 @@ async def test_what_goes_back_since_it_waits_too_long_is_not_overtaken(app: Head
         begun.set()
         assert over.wait(LONG)
 
+    async def taken_by_worker(*numbers: int) -> list[Job[None]]:
+        jobs = await app.enqueue_many([gather.call(number) for number in numbers])
+        await reach(jobs, State.RUNNING)
+        # Until they wait for a thread, which batches do a moment later, in this loop.
+        await asyncio.sleep(0.1)
+        return jobs
+
     async with app.worker(concurrency=10, threads=1):
-        await app.enqueue_many([gather.call(number) for number in (0, 1)])
+        await taken_by_worker(0, 1)
         await asyncio.to_thread(begun.wait, LONG)
-        older = (await app.enqueue_many([gather.call(number) for number in (2, 3)]))[0]
-        # Taken a while before the others; long enough for that on a machine that is not busy.
-        await asyncio.sleep(0.15)
-        jobs = await app.enqueue_many([gather.call(number) for number in (4, 5)])
-        while await older.status() is not State.WAITING:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+        await taken_by_worker(2, 3)
+        sent_at = time.monotonic()
+        jobs = await taken_by_worker(4, 5)
+        # Too long for those before, and not for those after.
+        clock.now, clock.looked_at = sent_at + 0.2, False
+        await until("the stopper looks", lambda: clock.looked_at)
         over.set()
         for job in jobs:
             await job.result(LONG)

@@ -55,8 +55,10 @@ class StopperClock:
 
     def __init__(self) -> None:
         self.now = time.monotonic()
+        self.looked_at = False
 
     def monotonic(self) -> float:
+        self.looked_at = True
         return self.now
 
 

@@ -145,7 +145,8 @@ class Executor:
         return not self._policy.returns or self._runners.has_room_for(run)
 
     def _ended(self, run: Run, value: Any, error: BaseException | None) -> None:
-        if error is not None and isinstance(error, BadArguments):
+        # Not `isinstance`: that asks the error, and a function's may lie or raise.
+        if type(error) is BadArguments:
             self.in_flight.finish(self._judge(run, error, self._failed))
             return
         if not run.abandoned:
