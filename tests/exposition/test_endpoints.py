@@ -32,8 +32,10 @@ class Order(msgspec.Struct):
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was seen is not kept: tests do not wait for it to grow old."""
+    """What was seen is not kept: tests do not wait for it to grow old. On a machine that is busy a
+    store may take its time."""
     monkeypatch.setattr(store_families, "_MAX_AGE", 0.0)
+    monkeypatch.setattr(store_families, "_TIMEOUT", 60.0)
 
 
 @pytest.fixture

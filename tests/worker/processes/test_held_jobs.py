@@ -80,8 +80,9 @@ async def test_others_go_on_when_a_job_times_out(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("running")
 async def test_a_job_that_waits_behind_another_does_not_time_out(tmp_path: Path) -> None:
     first = await begun(tmp_path)
-    second = await note.options(timeout=0.1).enqueue(str(tmp_path), "a")
-    await asyncio.sleep(0.3)
+    # Longer than such a run takes on a busy machine, and less than it waits.
+    second = await note.options(timeout=1.5).enqueue(str(tmp_path), "a")
+    await asyncio.sleep(1.7)
     (tmp_path / "gate").touch()
     await first.result(60)
     await second.result(60)
