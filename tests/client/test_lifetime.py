@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,27 @@ def test_a_plain_script_sends_and_ends_quietly(tmp_path: Path, url: str) -> None
         [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_a_thread_that_cannot_be_had_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = Headrace("memory://")
+
+    @app.task
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    def none_left(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", none_left)
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="can't start new thread"):
+                add.enqueue_sync(1, 2)
+        app.portal.close()
+    sent = app.portal.start(add.enqueue(1, 2))
+    assert sent.result(timeout=60).id
+    app.portal.close()
 
 
 def test_loops_that_come_and_go_leave_no_connections(redis_server: RedisServer) -> None:

@@ -40,14 +40,21 @@ class Portal:
             raise ConfigError(
                 "the _sync methods block: inside a running event loop await the async ones instead"
             )
-        return asyncio.run_coroutine_threadsafe(work, self._running().loop)
+        try:
+            loop = self._running().loop
+        except BaseException:
+            work.close()
+            raise
+        return asyncio.run_coroutine_threadsafe(work, loop)
 
     def close(self) -> None:
         with self._lock:
             server, self._server = self._server, None
         if server is None or not server.is_alive:
             return
-        asyncio.run_coroutine_threadsafe(_awaited(self._closing()), server.loop).result(timeout=5)
+        if server.is_running:
+            closing = _awaited(self._closing())
+            asyncio.run_coroutine_threadsafe(closing, server.loop).result(timeout=5)
         server.leave(self)
 
     def _running(self) -> _Server:
@@ -75,14 +82,28 @@ class _Server:
         """Gives its start once."""
 
     def start(self) -> None:
+        """Start it, unless that is done. If there is no thread to be had, the next call tries."""
         for start in self._starts:
-            start()
+            try:
+                start()
+            except RuntimeError:
+                self._starts = iter((start,))
+                raise
 
     @property
     def is_alive(self) -> bool:
         """Whether it runs, or is about to."""
+        is_new = self._thread.ident is None and not self.loop.is_closed()
+        return self._is_at_home and (is_new or self._thread.is_alive())
+
+    @property
+    def is_running(self) -> bool:
+        return self._is_at_home and self._thread.is_alive()
+
+    @property
+    def _is_at_home(self) -> bool:
         # A greenlet is copied by a fork, with the pipe that wakes the loop of the parent.
-        return self._home == os.getpid() and (self._thread.ident is None or self._thread.is_alive())
+        return self._home == os.getpid()
 
     @property
     def is_elsewhere(self) -> bool:
@@ -91,9 +112,14 @@ class _Server:
 
     def leave(self, portal: Portal) -> None:
         self.users.discard(portal)
-        if not self.users:
+        if self.users:
+            return
+        if self.is_running:
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join(timeout=5)
+        else:
+            # It could not be started.
+            self.loop.close()
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self.loop)
