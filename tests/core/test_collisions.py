@@ -251,6 +251,22 @@ def test_endless_nesting_around_it_is_refused() -> None:
         codec.decoder(Any)(b"\x92\x01" * 300 + b"\x91" + EVIL)
 
 
+def test_documents_may_be_nested_as_pages_and_trees_of_syntax_are() -> None:
+    document: Any = {"numbers": [dict.fromkeys(map(str, range(20)), 0.5) for _ in range(100)]}
+    for _ in range(100):
+        document = {"kind": "part", "children": [document]}
+    assert codec.decoder(Any)(pack(document)) == document
+    assert codec.decoder(dict[str, Any])(pack(document)) == document
+
+
+def test_a_large_document_is_not_read_again_for_each_of_many_levels() -> None:
+    value: Any = dict.fromkeys(map(str, range(20)), bytes(2_000_000))
+    for _ in range(100):
+        value = [value]
+    with pytest.raises(ValueError, match="nested too deeply for its size"):
+        codec.decoder(Any)(pack(value))
+
+
 def test_types_that_cannot_collide_are_decoded_without_a_look() -> None:
     for kind in (int, dict[str, int], list[dict[int, str]], tuple[str, bytes], set[str]):
         assert "checked" not in codec.decoder(kind).__name__

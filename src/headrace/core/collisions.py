@@ -19,6 +19,7 @@ from uuid import UUID
 
 import msgspec
 
+from headrace.core.bounds import MAX_PAYLOAD
 from headrace.core.hashed_types import Names
 
 MOST_ALIKE = 64
@@ -32,8 +33,10 @@ _MAP16, _MAP32 = b"\xde", b"\xdf"
 _FIXMAP, _FIXARRAY, _FIXSTR = 0x80, 0x90, 0xA0
 _ARRAYS = frozenset((*range(_FIXARRAY, _FIXSTR), 0xDC, 0xDD))
 _EXTENSIONS = frozenset((0xC7, 0xC8, 0xC9, *range(0xD4, 0xD9)))
-# Each level of nesting is read once more: not as often as someone likes.
+# Each level of nesting is read once more: not as often as someone likes. Smaller documents may have
+# more levels, until they cost as much as the largest that apps let through unless they say so.
 _MOST_LEVELS = 16
+_ALWAYS_READ = _MOST_LEVELS * MAX_PAYLOAD
 # As Python reads them: digits of all scripts, with underscores and blanks.
 _NUMBER = re.compile(r"\s*[-+]?[\d_.]{1,5000}([eE][-+]?[\d_]{1,20})?\s*")
 _FRACTION = re.compile(r"\s*[-+]?[\d_]{1,5000}/[\d_]{1,5000}\s*")
@@ -62,12 +65,12 @@ def check_keys(data: bytes) -> None:
     MessagePack are a `msgspec.DecodeError`."""
     if not _may_hold_map(data):
         return
-    left, found = _MOST_LEVELS * len(data), [data]
+    left, found = max(_MOST_LEVELS * len(data), _ALWAYS_READ), [data]
     while found:
         part = found.pop()
         left -= len(part)
         if left < 0:
-            raise ValueError("it is nested too deeply")
+            raise ValueError("it is nested too deeply for its size")
         found += _parts_with_maps(part)
 
 
