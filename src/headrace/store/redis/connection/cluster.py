@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -24,6 +24,7 @@ from headrace.errors import (
 )
 from headrace.store.redis.connection.errors import Moved
 from headrace.store.redis.connection.link import DEFAULT_SETTINGS, Link, LinkSettings
+from headrace.store.redis.connection.placed import Place, placed
 from headrace.store.redis.connection.tls import PlainConnection, TLSConnection
 
 SCHEMES = ("redis+cluster", "rediss+cluster")
@@ -39,33 +40,9 @@ class ClusterNode(NamedTuple):
         return f"{self.host}:{self.port}"
 
 
-Place = Callable[[], Awaitable[ClusterNode]]
-
-
 @lru_cache(maxsize=4096)
 def slot_of(key: str) -> int:
     return key_slot(key.encode())
-
-
-class PlacedConnection(Connection):
-    """A connection that finds its node each time it is opened."""
-
-    def __init__(self, *, place: Place, **options: Any) -> None:
-        super().__init__(**options)
-        self._place = place
-
-    async def connect(self) -> None:
-        if not self.is_connected:
-            self.host, self.port = await self._place()
-        await super().connect()  # type: ignore[no-untyped-call]
-
-
-class PlacedPlainConnection(PlacedConnection, PlainConnection):
-    """The same, without TLS."""
-
-
-class PlacedTLSConnection(PlacedConnection, TLSConnection):
-    """The same, encrypted."""
 
 
 class Cluster:
@@ -169,8 +146,7 @@ class Cluster:
         self._owners, self.nodes, self._stale = owners, frozenset(nodes), False
 
     def _connection(self, place: Place) -> Connection:
-        kind = PlacedTLSConnection if self._tls else PlacedPlainConnection
-        return kind(place=place, **self._options)
+        return placed(self._tls)(place=place, **self._options)
 
 
 def _summed(problems: Sequence[StoreError]) -> StoreError:

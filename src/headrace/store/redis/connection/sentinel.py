@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 import msgspec
 from redis.asyncio import ConnectionPool
-from redis.asyncio.connection import Connection
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as Unreachable
 
 from headrace.core.address import split_url, without_password
 from headrace.errors import ConfigError
+from headrace.store.redis.connection.placed import placed
 from headrace.store.redis.connection.tls import PlainConnection, TLSConnection
 from headrace.store.redis.connection.url_options import SENTINEL
 
@@ -111,42 +112,23 @@ def _url(
 
 
 def pool_behind(target: SentinelTarget, pool: Pool) -> ConnectionPool:
-    """Connections to the server that is the master when they are opened. `pool` makes the driver's
-    pool for the URL of one server, or raises an error that says what is wrong with it."""
+    """Connections to the server that is the master when they are opened. After a failover the old
+    master answers READONLY or not at all; the connection is dropped, and the next finds the new
+    master. `pool` makes the driver's pool for the URL of one server, or raises an error that says
+    what is wrong with it."""
     asked = _options(pool(target.sentinel_url))
-    kind = SentinelTLSConnection if target.is_encrypted else SentinelPlainConnection
     sentinels = TLSConnection if target.sentinel_url.startswith("rediss:") else PlainConnection
     ask = ConnectionPool(connection_class=sentinels, **{**asked, **_PATIENCE})
     options = _options(pool(target.server_url))
-    return ConnectionPool(connection_class=kind, target=target, asking=ask, **options)
+    return ConnectionPool(
+        connection_class=placed(target.is_encrypted),
+        place=partial(_find_master, target, ask),
+        **options,
+    )
 
 
 def _options(pool: ConnectionPool) -> dict[str, Any]:
     return {name: it for name, it in pool.connection_kwargs.items() if name not in ("host", "port")}
-
-
-class SentinelConnection(Connection):
-    """A connection to the server that is the master when it is opened. After a failover the old
-    master answers READONLY or not at all; the connection is dropped, and the next finds the new
-    master."""
-
-    def __init__(self, *, target: SentinelTarget, asking: ConnectionPool, **options: Any) -> None:
-        super().__init__(**options)
-        self._target = target
-        self._asking = asking
-
-    async def connect(self) -> None:
-        if not self.is_connected:
-            self.host, self.port = await _find_master(self._target, self._asking)
-        await super().connect()  # type: ignore[no-untyped-call]
-
-
-class SentinelPlainConnection(SentinelConnection, PlainConnection):
-    """The same, without TLS."""
-
-
-class SentinelTLSConnection(SentinelConnection, TLSConnection):
-    """The same, encrypted."""
 
 
 async def _find_master(target: SentinelTarget, asking: ConnectionPool) -> tuple[str, int]:
