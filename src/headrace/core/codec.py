@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from headrace.core.collisions import WORTH_CHECKING, check_items, check_keys
-from headrace.core.hashed_types import KEYED, Names, hashing_of
+from headrace.core.hashed_types import KEYED, Names, hashing_of, parts_of
 
 # What encoding raises for a value that cannot travel, and decoding for bytes that do not fit.
 ENCODE_ERRORS = (TypeError, ValueError, OverflowError, RecursionError)
@@ -188,7 +188,7 @@ def decoder(kind: Any) -> Callable[[bytes], Any]:
     """A function that reads values of type `kind`; raises TypeError if no bytes could be one. What
     it raises for bytes that do not fit, or that would take for ever, are `DECODE_ERRORS`."""
     info = msgspec.inspect.type_info(kind)
-    _check_customs(info, set())
+    _check_customs(info)
     decode = msgspec.msgpack.Decoder(kind, dec_hook=_from_plain).decode
     hashing = hashing_of(info)
     if not hashing.items and not hashing.is_open:
@@ -204,20 +204,13 @@ def decoder(kind: Any) -> Callable[[bytes], Any]:
     return decode_checked
 
 
-def _check_customs(info: Any, seen: set[int]) -> None:
+def _check_customs(info: Any) -> None:
     """Refuse classes that neither msgspec nor the hooks know, wherever in a type they stand."""
-    if isinstance(info, msgspec.inspect.CustomType):
-        known = hasattr(info.cls, "model_validate") or _is_path(info.cls) or _is_number(info.cls)
-        if not known:
-            raise TypeError(f"{info.cls!r} is not a type that Headrace can receive")
-    elif isinstance(info, msgspec.inspect.Type) and id(info) not in seen:
-        # A tree's node holds nodes: each type is looked at once.
-        seen.add(id(info))
-        for name in info.__struct_fields__:
-            parts = getattr(info, name)
-            for part in parts if isinstance(parts, tuple) else (parts,):
-                found = part.type if isinstance(part, msgspec.inspect.Field) else part
-                _check_customs(found, seen)
+    for part in parts_of(info):
+        if isinstance(part, msgspec.inspect.CustomType):
+            kind = part.cls
+            if not (hasattr(kind, "model_validate") or _is_path(kind) or _is_number(kind)):
+                raise TypeError(f"{kind!r} is not a type that Headrace can receive")
 
 
 _decode_plain = msgspec.msgpack.Decoder().decode
@@ -256,7 +249,7 @@ encode_json: Callable[[Any], bytes] = msgspec.json.Encoder(enc_hook=_to_json).en
 def json_decoder(kind: Any) -> Callable[[bytes], Any]:
     """As `decoder`, for JSON."""
     info = msgspec.inspect.type_info(kind)
-    _check_customs(info, set())
+    _check_customs(info)
     decode = msgspec.json.Decoder(kind, dec_hook=_from_json).decode
     hashed = hashing_of(info, KEYED).items
     if not hashed:

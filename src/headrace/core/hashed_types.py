@@ -50,19 +50,23 @@ class Hashing(NamedTuple):
 def hashing_of(info: Any, keyed: tuple[type, ...] = KEYED_OR_SHORT) -> Hashing:
     """What a type hashes, from what `msgspec.inspect.type_info` says of it."""
     items, is_open = set[Names](), False
-    for part in _parts(info, {}):
+    for part in parts_of(info):
         if isinstance(part, (msgspec.inspect.AnyType, msgspec.inspect.CustomType)):
             is_open = True
         if isinstance(part, msgspec.inspect.CustomType) and hasattr(part.cls, "model_validate"):
             items |= _items_of_model(part.cls)
         item = _item_of(part)
         if item is not None and not _is_keyed(item, keyed, in_set=isinstance(part, _SETS)):
-            items.add(frozenset().union(*map(_hashed_names, _parts(item, {}))))
+            items.add(frozenset().union(*map(_hashed_names, parts_of(item))))
     return Hashing(frozenset(items), is_open)
 
 
+def parts_of(info: Any) -> Iterator[Any]:
+    """A type and all types in it, each once: a tree's node holds nodes."""
+    return _parts(info, {})
+
+
 def _parts(info: Any, seen: dict[int, Any]) -> Iterator[Any]:
-    """A type and all types in it, each once."""
     if not isinstance(info, msgspec.inspect.Type) or id(info) in seen:
         return
     seen[id(info)] = info
