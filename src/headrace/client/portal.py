@@ -35,12 +35,8 @@ class Portal:
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """The same, without waiting for it."""
-        if in_event_loop():
-            work.close()
-            raise ConfigError(
-                "the _sync methods block: inside a running event loop await the async ones instead"
-            )
         try:
+            check_no_loop()
             loop = self._running().loop
         except BaseException:
             work.close()
@@ -155,11 +151,14 @@ def _shared() -> _Server:
     return _of_all[0]
 
 
-def in_event_loop() -> bool:
-    """Whether the caller would block an event loop. That of a portal is not blocked by another
-    greenlet."""
+def check_no_loop() -> None:
+    """Raise `ConfigError` if the caller would block an event loop. That of a portal is not blocked
+    by another greenlet."""
     try:
         server = _serving.get(asyncio.get_running_loop())
     except RuntimeError:
-        return False
-    return server is None or not server.is_elsewhere
+        return
+    if server is None or not server.is_elsewhere:
+        raise ConfigError(
+            "the _sync methods block: inside a running event loop await the async ones instead"
+        )

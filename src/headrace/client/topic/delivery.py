@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from headrace.client.portal import in_event_loop
+from headrace.client.portal import check_no_loop
 from headrace.client.topic.manual_settlement import Decision, ManualSettlement
 from headrace.core.job.ids import JobId, to_id
 from headrace.core.topic.event import Event
@@ -130,7 +130,8 @@ class Delivery:
             await asyncio.shield(asyncio.wrap_future(manual.decide(decision)))
 
     def _decided_sync(self, decision: Decision) -> None:
-        _check_no_loop()
+        # Blocking the loop here would keep it from writing the outcome.
+        check_no_loop()
         manual = self._taken()
         if manual is not None:
             manual.decide(decision).result()
@@ -179,7 +180,7 @@ class Delivery:
 
     def place_sync(self) -> str | None:
         """`place` for functions that are not async."""
-        _check_no_loop()
+        check_no_loop()
         if self._places is None:
             return None
         return self._places.place_of_sync(to_id(self.id), self.shard)
@@ -233,11 +234,3 @@ class Delivery:
 
     def __repr__(self) -> str:
         return f"<Delivery of event {self.id} to {self.group!r} of {self.topic!r}>"
-
-
-def _check_no_loop() -> None:
-    """Blocking the loop here would keep it from writing the outcome."""
-    if in_event_loop():
-        raise ConfigError(
-            "the _sync methods block: inside a running event loop await the async ones"
-        )
