@@ -200,11 +200,10 @@ class WorkerRuntime:
             self._run(service)
 
     def _run(self, service: Service) -> None:
-        service.outage, service.patience = self._shared.outage, self._shared.patience
-        if self._shared.noticed is not None:
-            service.observe = self._shared.noticed
-        work = service.run_to_the_end()
-        self._tasks[service] = asyncio.create_task(work, name=f"headrace-{service.name}")
+        shared = self._shared
+        self._tasks[service] = service.begin(
+            shared.outage, shared.noticed, shared.patience, service.name
+        )
 
     def _add(self, service: Service) -> None:
         """Run one that had nothing to do at the start."""

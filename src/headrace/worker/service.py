@@ -68,6 +68,16 @@ class Service(ABC):
         self.stopping = True
         self.wake()
 
+    def begin(
+        self, outage: StoreOutage, observe: Observe | None, patience: float, name: str
+    ) -> asyncio.Task[None]:
+        """Begin to run, as a part of the worker that has this outage; `observe` gets its errors.
+        The task ends after `stop`; once it is cancelled, after `patience` seconds at the latest."""
+        self.outage, self.patience = outage, patience
+        if observe is not None:
+            self.observe = observe
+        return asyncio.create_task(self.run_to_the_end(), name=f"headrace-{name}")
+
     async def run(self) -> None:
         try:
             while not self.stopping:

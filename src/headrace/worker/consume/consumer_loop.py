@@ -189,11 +189,10 @@ class ConsumerLoop:
             # The worker has stopped while this loop was prepared: nobody would end it.
             return
         for service in self._services:
-            service.outage, service.patience = self._shared.outage, self._shared.patience
-            if self._noticed is not None:
-                service.observe = self._noticed
-            name = f"headrace-{service.name}-{self.name}"
-            self._tasks[service] = asyncio.create_task(service.run_to_the_end(), name=name)
+            name = f"{service.name}-{self.name}"
+            self._tasks[service] = service.begin(
+                self._shared.outage, self._noticed, self._shared.patience, name
+            )
 
     async def drain(self, ends_at: float, hurrying: asyncio.Event) -> None:
         """Take nothing new, let runs end, cut them short at `ends_at` or when `hurrying` is set,
