@@ -26,6 +26,11 @@ def harmless(text: str) -> str:
     return "".join(c if is_plain(c) else ascii(c)[1:-1] for c in text)
 
 
+def cut(text: str, most: int) -> str:
+    """The text, or as much of its beginning as fits."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def unread_text(newer_format: bool) -> str:
     """What stands for a part of a job that cannot be read, or only by a newer version."""
     return "(sent by a newer version)" if newer_format else "(cannot be read)"

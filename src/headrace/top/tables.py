@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from rich.text import Text
 
 from headrace.admin import DeadInfo, GroupInfo, JobSummary, QueueInfo, WorkerInfo
-from headrace.core.display import harmless, length_text, plural, unread_text
+from headrace.core.display import cut, harmless, length_text, plural, unread_text
 from headrace.top.snapshot import QueueRow, TopSnapshot
 from headrace.top.table import Table, TableRow
 
@@ -227,5 +227,4 @@ def _group_cells(group: GroupInfo) -> Sequence[str | Text]:
 
 def _short(text: str) -> Text:
     """Short enough for other columns to be seen."""
-    shown = harmless(text)
-    return Text(shown if len(shown) <= _SHORT else shown[: _SHORT - 1] + "…")
+    return Text(cut(harmless(text), _SHORT))

@@ -9,6 +9,7 @@ import traceback
 import msgspec
 
 from headrace.core.bounds import MAX_ERROR_TEXT, MAX_MS, MAX_TRACEBACK
+from headrace.core.display import cut
 from headrace.core.job.history import Attempt, History, bounded_earlier, encode_history
 from headrace.core.job.outcome import Dead, Held, Outcome, Retried
 from headrace.core.job.retry import MAX_DEFERS, OnTimeout, RemoteError, Retry, full_name
@@ -204,11 +205,6 @@ def moved_on(history: History, delivered: int) -> History:
 def _ms(seconds: float) -> int:
     """Rounded up, so that nothing happens early, and no longer than a store can hold."""
     return math.ceil(min(seconds * 1000, MAX_MS))
-
-
-def cut(text: str, most: int) -> str:
-    """The text, or as much of its beginning as fits."""
-    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _cut_middle(text: str, most: int) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Protocol, assert_never
 import msgspec
 
 from headrace.core.clock import to_datetime
-from headrace.core.display import length_text
+from headrace.core.display import cut, length_text
 from headrace.core.job import ids
 from headrace.core.job.delivery import LeasedDelivery
 from headrace.core.job.envelope import Envelope
@@ -238,7 +238,7 @@ def one_line(attempt: Attempt) -> str:
     text = " ".join(attempt.error_text.split())
     if attempt.error_type:
         text = f"{attempt.error_type}: {text}" if text else attempt.error_type
-    return text if len(text) <= _LONGEST_ERROR else text[: _LONGEST_ERROR - 1] + "…"
+    return cut(text, _LONGEST_ERROR)
 
 
 def _last_attempt(outcome: Outcome) -> Attempt | None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.core import codec
 from headrace.core.bounds import MAX_LOST_RESULT
-from headrace.core.job.failure import Unfit, cut, storable
+from headrace.core.display import cut
+from headrace.core.job.failure import Unfit, storable
 from headrace.core.job.state import Reason
 from headrace.core.job.verdict import done_verdict
 from headrace.core.payload.codecs import PLAIN
