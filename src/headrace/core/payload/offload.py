@@ -87,7 +87,8 @@ def objection(offload: Offload, key: str) -> str | None:
     except Exception as error:
         return f"Offload(accept=) failed over it: {type(error).__name__}: {error}"
     if inspect.isawaitable(answer):
-        _close(answer)
+        if inspect.iscoroutine(answer):
+            answer.close()
         return "Offload(accept=) must be a plain function that answers at once"
     return None if answer else "Offload(accept=) does not accept it as a key"
 
@@ -96,11 +97,6 @@ def check_offload(where: str, offload: object) -> None:
     """`ConfigError` if it is none."""
     if not isinstance(offload, Offload):
         raise ConfigError(f"{where}offload must be an Offload(put, get), not {offload!r}")
-
-
-def _close(awaitable: object) -> None:
-    if inspect.iscoroutine(awaitable):
-        awaitable.close()
 
 
 def _function(name: str, function: Any, arguments: int) -> Any:
