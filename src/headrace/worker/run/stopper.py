@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 
 from headrace.core.job.capacity import Runner
@@ -51,12 +51,15 @@ class Stopper:
 
     def hand_back(self, *, only_waiting: bool) -> None:
         """Hand back the jobs that have not begun, or all of them."""
-        for run in self._in_flight.waiting():
-            run.handed_back = True
-            self._withdraw(run)
+        self._hand_back_waiting(self._in_flight.waiting())
         for run in tuple(self._in_flight.running):
             if not (run.has_begun and only_waiting) and not run.handed_back:
                 self._hand_back(run, only_waiting=only_waiting)
+
+    def _hand_back_waiting(self, runs: Iterable[Run]) -> None:
+        for run in runs:
+            run.handed_back = True
+            self._withdraw(run)
 
     def _hand_back(self, run: Run, *, only_waiting: bool) -> None:
         for one in (run, *run.members):
@@ -115,10 +118,8 @@ class Stopper:
 
     def _return(self, queue: str) -> None:
         """Hand back the jobs of a paused queue that have not begun."""
-        for run in self._in_flight.waiting():
-            if run.delivery.queue == queue:
-                run.handed_back = True
-                self._withdraw(run)
+        waiting = self._in_flight.waiting()
+        self._hand_back_waiting(run for run in waiting if run.delivery.queue == queue)
         for run in tuple(self._in_flight.running):
             if run.delivery.queue == queue and not run.has_begun and not run.handed_back:
                 self._hand_back(run, only_waiting=True)
@@ -158,9 +159,7 @@ class Stopper:
             for run in queued:
                 if _runner(run) in late_runners:
                     self._hand_back(run, only_waiting=True)
-        for run in self._in_flight.overdue(before, late_runners):
-            run.handed_back = True
-            self._withdraw(run)
+        self._hand_back_waiting(self._in_flight.overdue(before, late_runners))
 
     def _is_queued(self, run: Run) -> bool:
         """Whether it waits for a thread or a process behind others."""
