@@ -211,15 +211,15 @@ class QueueFull(SendError):
         self.args = (f"{self._why}: {what} not stored{queues}; {self._advice}",)
 
     def for_all(self, job_ids: Sequence[str], full: Sequence[QueueFull]) -> QueueFull:
-        """The same for `job_ids`, all jobs that were refused of those sent together; `full` has the
-        errors of all queues and keys."""
+        """Make it the error of all jobs that were refused of those sent together, `job_ids`; `full`
+        has the errors of all queues and keys."""
         queues = dict.fromkeys(name for each in full for name in (each.queue, *each._others))
         queues.pop(self.queue)
         self._name(job_ids, list(queues))
         return self
 
     def of_flow(self, size: int) -> QueueFull:
-        """The same for a flow with `size` jobs in the queue; none of them was stored."""
+        """Make it the error of a flow with `size` jobs in the queue; none of them was stored."""
         if size > self.max_length:
             self.retryable = False
             self.args = (
@@ -252,7 +252,7 @@ class KeyFull(QueueFull):
         self._name(job_ids)
 
     def of_flow(self, size: int) -> QueueFull:
-        """The same for a flow; none of its jobs was stored."""
+        """Make it the error of a flow; none of its jobs was stored."""
         return self
 
 

@@ -155,7 +155,8 @@ async def run_started(store: Store, worker: str, job_id: JobId) -> datetime | No
 
 
 def reported_start(workers: Mapping[str, bytes], worker: str, job_id: JobId) -> datetime | None:
-    """The same, from the records of all workers."""
+    """When the run of a job began that goes on now, from the records of all workers; None if none
+    has it."""
     record = decode_record(workers.get(worker, b""))
     runs = record.runs if record else ()
     return next((to_datetime(run.started_ms) for run in runs if run.job_id == job_id), None)

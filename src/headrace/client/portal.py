@@ -34,7 +34,7 @@ class Portal:
         return self.start(work).result()
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """The same, without waiting for it."""
+        """Have `work` run in the portal's thread, without waiting for it."""
         try:
             check_no_loop()
             loop = self._running().loop

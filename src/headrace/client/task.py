@@ -50,7 +50,7 @@ class Task(Generic[P, R_co]):
     on_success: Task[..., Any] | None = None
     """Its jobs are sent for those of this task that are done: see `client/ends/handlers.py`."""
     on_dead: Task[..., Any] | None = None
-    """The same for those that are dead."""
+    """Its jobs are sent for those of this task that are dead."""
     included_by: tuple[str, ...] = ()
     """The modules that make it a task of its app, if it is declared on a `Tasks`."""
 
@@ -248,7 +248,7 @@ class Task(Generic[P, R_co]):
         return Job(self.app, ids.to_id(id), None, self.signature.returns)
 
     def options(self, **changes: Unpack[SendKwargs]) -> Self:
-        """The same task with other options for jobs sent through it: `await
+        """The task with other options for jobs sent through it: `await
         add.options(delay=60).enqueue(1, 2)`. Options that are not given stay as they are.
 
         Args:

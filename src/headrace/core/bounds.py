@@ -46,7 +46,7 @@ MAX_NAME = 200
 Overflow = Literal["reject", "block", "drop_oldest"]
 """What happens to what a full queue has no room for."""
 TopicOverflow = Literal["reject", "block", "drop_oldest", "drop_newest"]
-"""The same for a topic."""
+"""What happens to events that a full topic has no room for."""
 
 
 def check_name(what: str, name: object) -> str:

@@ -138,7 +138,7 @@ class WorkerRecord(msgspec.Struct, frozen=True):
     """Each queue with its weight, in the order given."""
     concurrency: int
     version: str
-    """Of Headrace."""
+    """The version of Headrace."""
     python: str
     running: int
     """Jobs that it holds."""
@@ -147,7 +147,7 @@ class WorkerRecord(msgspec.Struct, frozen=True):
     threads: int = 0
     """For plain functions, at most this many at once."""
     processes: int = 0
-    """The same for those in processes."""
+    """For functions in processes, at most this many at once."""
     consumers: dict[str, Scaled] = {}
     """Those of each subscription, by its name."""
     runs: tuple[RunRecord, ...] = ()

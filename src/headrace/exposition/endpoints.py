@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Liveness: TypeAlias = Callable[[], list[str]]
 """Returns problems; none if all is well."""
 Readiness: TypeAlias = Callable[[str], list[str]]
-"""The same, given the error of the store."""
+"""Returns problems, given the error of the store."""
 
 
 class SupervisedProcesses(Protocol):

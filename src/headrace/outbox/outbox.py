@@ -252,7 +252,7 @@ class Outbox:
     def _publish(
         self, write: Publish, topic: Topic[E], event: E, options: PublishKwargs
     ) -> Awaitable[PublishOutcome[Any]]:
-        """The same for events."""
+        """Publish by `write`, inside of the app's middleware."""
         through = self.app.outgoing.publishing
         publication = Publication(self._own(topic), [event], {**options})
         return (write if through is None else through(write))(publication)

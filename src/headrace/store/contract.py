@@ -518,8 +518,9 @@ class Consumer(Protocol):
         ...
 
     async def wake(self) -> None:
-        """The same, for a worker that can start more than it asked for; later ones wait again. May
-        miss a wait that just begins: to be repeated until the `fetch` has returned."""
+        """End a `fetch` that waits, for a worker that can start more than it asked for; later ones
+        wait again. May miss a wait that just begins: to be repeated until the `fetch` has
+        returned."""
         ...
 
     async def settle(

@@ -57,5 +57,5 @@ class QueueBound(msgspec.Struct, frozen=True):
 NO_ROOM: JobId = b""
 """Stands in the answer of `append` for a job that was refused, instead of an id."""
 KEY_FULL: JobId = b"-"
-"""The same for a job that was refused because too many of its key wait. No id is like this."""
+"""Stands for a job that was refused because too many of its key wait. No id is like this."""
 REFUSED = frozenset((NO_ROOM, KEY_FULL))

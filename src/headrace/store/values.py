@@ -76,7 +76,7 @@ class QueueState(msgspec.Struct, frozen=True):
     """When the job that has waited longest became ready, by the store's clock; None if none
     waits."""
     runners: dict[Runner, RunnerState] = {}
-    """The same by runner, of those that have jobs waiting or running; events are `loop`."""
+    """The state of each runner that has jobs waiting or running; events are `loop`."""
     last_died_ms: int | None = None
     """When the latest of the dead jobs died; None if there is none."""
 

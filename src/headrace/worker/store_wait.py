@@ -63,7 +63,7 @@ class StoreWait:
         return StoreUnavailable(f"{self._who} waited {self._limit:g} s for its store: {error}")
 
     def _say(self, trouble: str) -> None:
-        """The same trouble at most once in 30 seconds."""
+        """Say a trouble; one that stays is said at most once in 30 seconds."""
         now = time.monotonic()
         if trouble != self._said or now >= self._say_again_at:
             self._said, self._say_again_at = trouble, now + _SAY_EVERY

@@ -99,7 +99,7 @@ class FlowAdder:
         return self._place
 
     def _id_of(self, call: Call[Any]) -> JobId:
-        """The same in each attempt of the running job, if it adds the same calls."""
+        """Returns the same id in each attempt of the running job that adds the same calls."""
         if call.options.id is not None:
             return call.new_id()
         said = call.task.encode() + b"\0" + call.payload

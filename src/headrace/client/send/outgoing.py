@@ -68,7 +68,8 @@ class Outgoing:
     async def _send_outside(
         self, session: ClientSession, call: Call[Any], offload: Offload, parcel: Parcel
     ) -> Job[Any]:
-        """The same if a large payload is kept outside of the store, before the job is there."""
+        """Send a call whose payload, if it is large, is kept outside of the store before the job is
+        there."""
         parcel = await put(offload, parcel, call.packer.most if call.packer else 0)
         try:
             instead = await session.sender.send(

@@ -85,7 +85,7 @@ class Interrupted(Exception):
 
 
 def unknown(job_ids: Sequence[str], error: HeadraceError) -> EnqueueUnknown:
-    """The same error for these jobs, which may be stored, or are not while others are."""
+    """The error for these jobs, which may be stored, or are not while others are."""
     cause = error.__cause__ if isinstance(error, EnqueueUnknown) else error
     made = EnqueueUnknown(job_ids, str(cause))
     made.__cause__ = cause

@@ -73,7 +73,7 @@ class Packing(msgspec.Struct, array_like=True, frozen=True):
     """What was done with a payload after it was encoded."""
 
     size: int
-    """Of the encoded payload, in bytes."""
+    """How many bytes the encoded payload has."""
     compression: str = ""
     offloaded: bool = False
     """Whether the payload is a reference to it, outside of the store."""
@@ -113,7 +113,7 @@ class Overrides(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     content: str = ""
     """The content type of the payload; empty for MessagePack."""
     version: int = 1
-    """Of the event's schema."""
+    """The version of the event's schema."""
     end_queue: str = ""
     """Of a job in a flow, the queue of the flow's last job; empty if it is its own."""
     graph: bytes = b""
@@ -183,14 +183,14 @@ def runner_of(envelope: bytes) -> Runner:
 
 
 def with_runner(envelope: bytes, runner: Runner) -> bytes:
-    """The same job for another runner; bytes that name none are left alone."""
+    """The job for another runner; bytes that name none are left alone."""
     if len(envelope) < 2 or envelope[1] not in _RUNNERS:
         return envelope
     return envelope[:1] + bytes([FORMATS[runner]]) + envelope[2:]
 
 
 def with_id(envelope: bytes, job_id: JobId) -> bytes:
-    """The same job under another id. The id is the second field; the rest is kept as it is."""
+    """The job under another id. The id is the second field; the rest is kept as it is."""
     start = 2
     own = _encode(_decode_id(_decode_head(envelope).job_id))
     return envelope[:start] + _encode(job_id) + envelope[start + len(own) :]

@@ -90,7 +90,7 @@ class QueueRetention(msgspec.Struct, frozen=True):
         keep_events: int | None,
         keep_log: int | None,
     ) -> QueueRetention:
-        """The same, but for what is given; `where` begins the sentence about a wrong value."""
+        """These rules, but for what is given; `where` begins the sentence about a wrong value."""
         return QueueRetention(
             self.dead if keep_dead is None else _dead_bounds(f"{where}keep_dead", keep_dead),
             self.events if keep_events is None else _events(f"{where}keep_events", keep_events),

@@ -23,7 +23,7 @@ class Verdict(msgspec.Struct, array_like=True, frozen=True):
     """The content type of the value; empty for MessagePack."""
     packing: Packing | None = None
     lost: str = ""
-    """Of a job that is done, but whose result cannot travel: the `repr` of that. `error_text` says
+    """The `repr` of the result, if the job is done and its result cannot travel; `error_text` says
     why."""
 
 

@@ -205,7 +205,7 @@ def _to_fire(definition: Definition, passed_ms: int, now_ms: int) -> tuple[list[
 def _watched(
     definition: Definition, passed_ms: int, watched_ms: int, now_ms: int
 ) -> tuple[list[int], int, bool]:
-    """The same if someone has watched since then, and time went on by leaps."""
+    """The ticks to be fired if someone has watched since then, and time went on by leaps."""
     ticks, left_out = definition.between(max(passed_ms, watched_ms), now_ms, MOST_MISSED)
     latest_ms = ticks[-1] if ticks else watched_ms
     first = definition.after(passed_ms)

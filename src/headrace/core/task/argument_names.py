@@ -21,7 +21,7 @@ def with_new_names(given: Mapping[str, Any], renamed: Mapping[str, str]) -> dict
 def with_remedy(
     misfit: Misfit, given: Collection[str], parameters: Iterable[inspect.Parameter]
 ) -> Misfit:
-    """The same, and what would help if there is no such argument."""
+    """The misfit, with what would help if there is no such argument."""
     if not str(misfit).startswith(NO_SUCH):
         return misfit
     names = {p.name: p.default is p.empty for p in parameters if p.kind not in VARIADIC}

@@ -185,12 +185,12 @@ class Call(Step[R_co]):
         return self
 
     def with_headers(self, headers: Mapping[str, str]) -> Self:
-        """The same call with these headers beside those that it has."""
+        """The call with these headers beside those that it has."""
         beside = {**self.options.overrides.headers, **headers}
         return self.with_options(self.options.changed(headers=beside))
 
     def with_options(self, options: SendOptions) -> Self:
-        """The same call with other options; none of them may change its constraints."""
+        """The call with other options; none of them may change its constraints."""
         other = copy.copy(self)
         other.options = options
         other.is_plain = False

@@ -16,7 +16,8 @@ from headrace.core.payload.kinds import named
 MARK = 4
 """How many bytes a mark has."""
 
-# Of a schema: where names of the user's choosing stand, and what says nothing of which values fit.
+# Words of a schema: below these stand names of the user's choosing, and those say nothing of which
+# values fit.
 _NAMED = ("properties", "$defs")
 _ASIDE = ("default", "description", "examples")
 
@@ -24,9 +25,9 @@ _ASIDE = ("default", "description", "examples")
 def mark_of(
     parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any], *reading: object
 ) -> bytes:
-    """The same in every process for parameters that take the same arguments: by their names, order
-    and types, fields of types included, and by which have a default; not by what that is.
-    `reading` are options that say how arguments are read."""
+    """The mark of these parameters, equal in every process for those that take the same arguments:
+    by their names, order and types, fields of types included, and by which have a default; not by
+    what that is. `reading` are options that say how arguments are read."""
     takes = [
         [each.name, each.kind.name, each.default is each.empty, _form(hints.get(each.name, Any))]
         for each in parameters

@@ -123,7 +123,7 @@ class Signature:
         )
 
     def of_content(self, content: str) -> Signature:
-        """The same for arguments of this content type; `Misfit` if they cannot be read."""
+        """The signature for arguments of this content type; `Misfit` if they cannot be read."""
         if content == self.content:
             return self
         form = form_of(content)
@@ -220,7 +220,7 @@ class Signature:
         return bool(self._parameters) and self._parameters[0].kind is kind
 
     def with_any_first(self) -> Signature:
-        """The same with a first argument of any type."""
+        """The signature with a first argument of any type."""
         other = copy.copy(self)
         other._hints = {**self._hints, self._parameters[0].name: Any}
         other.decode = other._reader().read

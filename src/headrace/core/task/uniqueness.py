@@ -27,7 +27,7 @@ class Uniqueness(msgspec.Struct, frozen=True):
 
     @classmethod
     def declared(cls, where: str, options: Mapping[str, Any]) -> Uniqueness:
-        """Of the options of `@app.task(...)`, checked; errors begin with `where`."""
+        """What the options of `@app.task(...)` say, checked; errors begin with `where`."""
         unique = options.get("unique", False)
         if not isinstance(unique, bool) and not callable(unique):
             raise ConfigError(
@@ -75,7 +75,7 @@ class Uniqueness(msgspec.Struct, frozen=True):
 
 
 AS_DECLARED = Uniqueness()
-"""Of a call that leaves all of it to its task's declaration."""
+"""For a call that leaves all of it to its task's declaration."""
 NOT_UNIQUE = Uniqueness(by=False, for_ms=0, debounce_ms=0)
 
 

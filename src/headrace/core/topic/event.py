@@ -128,12 +128,12 @@ class Event(Generic[E]):
 
     @property
     def trace_id(self) -> str | None:
-        """Of the W3C trace that it belongs to."""
+        """The id of the W3C trace that it belongs to."""
         return self._traced(1)
 
     @property
     def span_id(self) -> str | None:
-        """Of the span, in its trace, in which it was published."""
+        """The id of the span, in its trace, in which it was published."""
         return self._traced(2)
 
     def _traced(self, part: int) -> str | None:

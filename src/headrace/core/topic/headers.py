@@ -63,7 +63,7 @@ def _check_value(name: str, value: object) -> None:
 
 
 def trace_of(headers: Mapping[str, str]) -> dict[str, str]:
-    """Of the headers of a run, those that what it publishes should have too."""
+    """The headers of a run that what it publishes should have too."""
     return {
         name: headers[name]
         for name in TRACE_HEADERS

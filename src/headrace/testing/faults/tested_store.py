@@ -50,15 +50,15 @@ class TestedStore:
         self.sent = sent
 
     def fail(self, verb: str, times: int = 1, *, applied: bool = False) -> None:
-        """The same as `fail` of the test kit."""
+        """`fail` of the test kit."""
         self.faults.fail(verb, times, applied=applied)
 
     def down(self) -> Fault:
-        """The same as `down` of the test kit."""
+        """`down` of the test kit."""
         return self.faults.down()
 
     def slow(self, seconds: float, verb: str = "") -> Fault:
-        """The same as `slow` of the test kit."""
+        """`slow` of the test kit."""
         return self.faults.slow(seconds, verb)
 
     async def append(

@@ -54,7 +54,7 @@ class Places:
         return self._bounded(min(self.slots.free, self.slots.room))
 
     def room(self) -> int:
-        """The same, with those."""
+        """How many deliveries can be taken in all, with those held ahead of their slot."""
         return self._bounded(self.slots.room)
 
     def _bounded(self, most: int) -> int:

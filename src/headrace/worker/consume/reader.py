@@ -260,6 +260,6 @@ class QueueReader(Service):
 def _in_turns(
     deliveries: Sequence[LeasedDelivery], weights: Mapping[str, int]
 ) -> Sequence[LeasedDelivery]:
-    """The same, in the order in which they get slots. A store gives them queue by queue."""
+    """The deliveries in the order in which they get slots. A store gives them queue by queue."""
     when = turns([delivery.queue for delivery in deliveries], weights)
     return [delivery for *_, delivery in sorted(zip(when, count(), deliveries, strict=False))]

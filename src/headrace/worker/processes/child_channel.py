@@ -45,8 +45,8 @@ class ChildChannel:
             self._bell.ring()
 
     def send_result(self, message: RunDone | RunReply) -> None:
-        """The same for a message that may be read with the next ones. It is out of this process: a
-        later crash does not take it along."""
+        """Send a message that may be read with the next ones. It is out of this process: a later
+        crash does not take it along."""
         data = framed(message)
         if len(data) > _LARGE:
             self.send(message)

@@ -62,7 +62,7 @@ class StartTokens:
 
 
 class TakenTokens:
-    """The same pipe, in the process."""
+    """The pipe of tokens, in the process that takes them."""
 
     def __init__(self, reader: int) -> None:
         self._reader = reader

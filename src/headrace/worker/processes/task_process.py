@@ -187,7 +187,7 @@ class TaskProcess:
             self._process.terminate()
 
     def kill(self) -> None:
-        """The same, without any grace."""
+        """End the function at hand without any grace; what has not begun goes elsewhere."""
         self._dismiss()
         self._kill_with_all()
 

@@ -72,7 +72,7 @@ class AckPolicy:
 
 
 class ReportDeaths(AckPolicy):
-    """The same for jobs of tasks with an `on_dead`: `died` is called for each death that is
+    """What happens to jobs of tasks with an `on_dead`: `died` is called for each death that is
     written."""
 
     def __init__(self, died: Died) -> None:

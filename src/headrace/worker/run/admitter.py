@@ -45,7 +45,8 @@ class Admitter:
             raise GateClosed(gates[0])
 
     async def count_delivery(self, delivery: LeasedDelivery) -> None:
-        """The same for one delivery, which is in no batch."""
+        """Have the start of one delivery counted, which is in no batch; `GateClosed` if it may not
+        start."""
         gate = await self.ask(delivery)
         if gate:
             raise GateClosed(gate)

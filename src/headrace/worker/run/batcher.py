@@ -78,7 +78,7 @@ class BatchRun(Run):
         return None if self._timeout == _FOREVER else self._timeout
 
     def note_facts(self, ahead_ms: float) -> None:
-        """The same for each job: they began and ended together."""
+        """Note them for each job: all began and ended together."""
         started_ms = took_us = 0
         if self.started:
             started_ms = int(self.started * 1000 + ahead_ms)

@@ -125,7 +125,7 @@ class Executor:
         self.in_flight.remove(run)
 
     def _start_directly(self, run: Run) -> bool:
-        """The same for a function in a thread or a process with nothing around it, in two steps and
+        """Run a function in a thread or a process that has nothing around it, in two steps and
         without an asyncio task: the next is `_ended`. False if the run needs more than that."""
         if not self._direct or run.limited or isinstance(run, BatchRun):
             return False
@@ -165,7 +165,7 @@ class Executor:
         self._ended(run, None, error)
 
     async def _perform_batch(self, batch: BatchRun) -> None:
-        """The same for jobs that run as one."""
+        """Run the function of jobs that run as one, and settle each."""
         self.in_flight.mark_running(batch)
         batch.refuse = self._refuse
         try:
@@ -188,7 +188,7 @@ class Executor:
         self.in_flight.remove(batch)
 
     async def _perform_manual(self, run: Run) -> None:
-        """The same for an event that its function settles, which may go on afterwards."""
+        """Run a function that settles its event itself, and may go on afterwards."""
         self.in_flight.mark_running(run)
         manual = ManualRun(run, self._enter)
         run.outcome = await manual.outcome(self._outcomes)

@@ -102,7 +102,7 @@ class InFlight:
         self.running[run] = None
 
     def mark_direct(self, run: Run) -> None:
-        """The same for a run that a thread or a process begins, once one is free."""
+        """Mark a run that a thread or a process begins, once one is free."""
         self.running[run] = None
         if run.task.declared.run_in == "thread":
             self._slots.enter_thread()
@@ -139,7 +139,7 @@ class InFlight:
 
     @contextmanager
     def outlasting(self, run: Run) -> Iterator[None]:
-        """The same within `with`; a stop waits for the function."""
+        """Within `with`, the function of a run with an outcome goes on; a stop waits for it."""
         self.outlast(run)
         self._finishing.add(run.when_ended())
         try:
@@ -155,7 +155,7 @@ class InFlight:
         self.give_slot()
 
     def remove_direct(self, run: Run) -> None:
-        """The same for a run that `start_directly` has taken."""
+        """The function of a run that `start_directly` has taken has ended: its slot is free."""
         if run.thread_call is None:
             self.remove(run)
             return

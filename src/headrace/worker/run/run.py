@@ -54,7 +54,7 @@ class Run:
     queued_at = 0.0
     """When it began to wait for a thread or a process; 0 if it does not wait for one."""
     thread_call: Interruptible | None = None
-    """Of a function that runs in a thread with nothing around it."""
+    """Its call, if the function runs in a thread with nothing around it."""
     started = 0.0
     """By the monotonic clock; 0 until the task's function is entered."""
     ended = 0.0
@@ -62,13 +62,13 @@ class Run:
     process: RunPlace | None = None
     """The process that has it, and begins it when it is its turn."""
     processes: ProcessRuns | None = None
-    """Of a function that runs in a process with nothing around it: all such runs."""
+    """All runs of processes, if its function runs in one with nothing around it."""
     ends_at = _FOREVER
     """Its deadline: of its timeout or, after a cancellation, of the grace."""
     manual: ManualSettlement | None = None
-    """Of an event that its function settles: where that is decided."""
+    """Where the outcome of an event is decided that its function settles."""
     thread_function: Interruptible | None = None
-    """Of one that runs in a thread with something around it."""
+    """Its call, if the function runs in a thread with something around it."""
     changed: bytes | None = None
     """The arguments as a middleware changed them, encoded."""
     result_is_seen = False
@@ -130,8 +130,8 @@ class Run:
             raise expired()
 
     def start_clock_at(self, started: float, preparing: float = 0.0) -> None:
-        """The same for a function in a process, after the fact; with time for it to be imported.
-        A run that is being ended keeps its deadline."""
+        """Note when a function in a process was entered, and when its timeout is over; `preparing`
+        is time for it to be imported. A run that is being ended keeps its deadline."""
         self.started = started
         if (timeout := self.timeout) and not self.timed_out and not self.cancelled:
             self.ends_at = started + timeout + preparing

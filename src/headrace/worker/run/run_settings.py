@@ -18,7 +18,7 @@ from headrace.worker.run.other_declarations import OtherDeclarations
 
 
 class RunSettings(msgspec.Struct, frozen=True):
-    """The same in each consumer loop; how loops differ is their `AckPolicy`."""
+    """What all consumer loops of a worker share; how they differ is their `AckPolicy`."""
 
     worker: str
     """The worker's name."""

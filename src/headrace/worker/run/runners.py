@@ -58,7 +58,7 @@ class RunMiddleware:
         return [one for one in self._middleware if one.wants(seen)]
 
     async def process(self, run: Run, count_start: CountStart, pool: ProcessPool) -> Any:
-        """The same for a function in a process, which is reserved for it: middleware begins when
+        """The result of a function in a process, which is reserved for it: middleware begins when
         the function can. Without middleware, its arguments and result are not decoded here."""
         seen = JobRun(run)
         wanting = self._wanting(seen)

@@ -117,7 +117,7 @@ class RedisEndpoint:
         return None if self._confirmation is None else self._confirming(self._confirmation)
 
     def confirming_link(self, confirm: Confirming) -> Link:
-        """The same, for sends that ask for more than the app does."""
+        """A link for sends that ask for more confirmation than the app does."""
         return self._confirming(Confirmation.of(confirm, self._confirmation))
 
     def _confirming(self, confirmation: Confirmation) -> Link:

@@ -92,7 +92,7 @@ class FarFlowsConformance(FarFlowGround):
         await handle.close()
 
     async def test_two_queues_have_lives_of_their_own(self, store: Store) -> None:
-        """The same id, lane and name in each."""
+        """Their jobs have one id, lane and name."""
         constraints = Constraints(lane="a", unique="u")
         for queue in (QUEUE, FAR):
             assert await store.append(queue, [parcel("same", constraints=constraints)]) == {}
