@@ -11,14 +11,16 @@ import datetime
 import numbers
 import struct
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, wraps
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from headrace.core.collisions import WORTH_CHECKING, check_items, check_keys
 from headrace.core.hashed_types import KEYED, Names, hashing_of, parts_of
+
+T = TypeVar("T")
 
 # What encoding raises for a value that cannot travel, and decoding for bytes that do not fit.
 ENCODE_ERRORS = (TypeError, ValueError, OverflowError, RecursionError)
@@ -184,6 +186,24 @@ def _sets_sorted(value: Any) -> Any:
     return [_sets_sorted(item) for item in value] if type(value) in (list, tuple) else value
 
 
+def _once_per_type(make: Callable[[Any], T]) -> Callable[[Any], T]:
+    """What `make` makes of a type, kept for the next call. Types that cannot be looked up, such as
+    one with a list in its `Annotated`, are read each time."""
+    known = lru_cache(maxsize=1024)(make)
+
+    @wraps(make)
+    def made(kind: Any) -> T:
+        try:
+            hash(kind)
+        except TypeError:
+            return make(kind)
+        return known(kind)
+
+    return made
+
+
+# Each result that is waited for asks for one, and making one takes longer than using it.
+@_once_per_type
 def decoder(kind: Any) -> Callable[[bytes], Any]:
     """A function that reads values of type `kind`; raises TypeError if no bytes could be one. What
     it raises for bytes that do not fit, or that would take for ever, are `DECODE_ERRORS`."""
@@ -217,15 +237,8 @@ _decode_plain = msgspec.msgpack.Decoder().decode
 _decode_plain_json = msgspec.json.Decoder().decode
 
 
+@_once_per_type
 def _hashed_items(kind: Any) -> frozenset[Names]:
-    try:
-        return _hashed_items_of_type(kind)
-    except TypeError:
-        return hashing_of(msgspec.inspect.type_info(kind)).items
-
-
-@lru_cache(maxsize=1024)
-def _hashed_items_of_type(kind: Any) -> frozenset[Names]:
     return hashing_of(msgspec.inspect.type_info(kind)).items
 
 
@@ -246,6 +259,7 @@ encode_json: Callable[[Any], bytes] = msgspec.json.Encoder(enc_hook=_to_json).en
 """JSON has no word for bytes, which become base64, nor for NaN and infinity, which become null."""
 
 
+@_once_per_type
 def json_decoder(kind: Any) -> Callable[[bytes], Any]:
     """As `decoder`, for JSON."""
     info = msgspec.inspect.type_info(kind)
