@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace import Headrace
+from headrace import Headrace, State
 from tests import forked
 from tests.faults.crew import LONG
 from tests.worker.states import until
@@ -42,7 +43,18 @@ def hold(path: str) -> None:
         time.sleep(0.01)
 
 
+@app.task
+async def wait(path: str) -> None:
+    open(path, "w").close()
+    await asyncio.sleep(3600)
+
+
 async def sent() -> None:
+    if sys.argv[2] == "cuts":
+        print("sent", (await wait.enqueue(sys.argv[3])).id, flush=True)
+        while not os.path.exists(sys.argv[3]):
+            await asyncio.sleep(0.01)
+        return
     job = await double.enqueue(21)
     print("result", await job.result(timeout=60), flush=True)
     if sys.argv[2] == "fails":
@@ -169,6 +181,18 @@ def test_a_program_ends_though_its_worker_was_stopping_when_all_was_cancelled(
     assert worker.outcome is not None
     assert worker.outcome.crashes == worker.outcome.lost_leases == 0
     assert "did not end well" not in caplog.text
+
+
+async def test_what_is_cut_short_when_the_main_function_ends_is_handed_back(
+    program: Program, tmp_path: Path, store_url: str, namespace: str
+) -> None:
+    running = program.start("task", "cuts", str(tmp_path / "gate"))
+    assert running.wait(LONG) == 0, program.printed
+    assert ": clean; 0 failed attempts" in program.printed
+    (id,) = re.findall("^sent (.*)$", program.printed, re.MULTILINE)
+    async with Headrace(store_url, namespace=namespace) as app:
+        info = await app.job(id).info()
+    assert (info.state, info.attempts) == (State.WAITING, ())
 
 
 def _wait_for(program: Program, text: str) -> None:

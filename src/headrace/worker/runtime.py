@@ -52,12 +52,13 @@ class WorkerRuntime:
         phase: Callable[[], Phase],
         hurrying: asyncio.Event,
         stop: Callable[[float | None], None],
+        torn_down: Callable[[], bool],
     ) -> None:
         self._app = app
         self._settings = settings
         self._phase = phase
         self._hurrying = hurrying
-        self._shared = SharedServices(app, settings, state, totals)
+        self._shared = SharedServices(app, settings, state, totals, torn_down)
         self.failures, self.done = self._shared.failures, self._shared.done
         self.outage = self._shared.outage
         self._dead_jobs = self._make_dead_jobs()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -67,7 +67,12 @@ class SharedServices:
     """Clock, runners, progress writer, observer: made once for a worker, shared by its loops."""
 
     def __init__(
-        self, app: WorkerApp, settings: WorkerSettings, state: Any, totals: Totals | None
+        self,
+        app: WorkerApp,
+        settings: WorkerSettings,
+        state: Any,
+        totals: Totals | None,
+        torn_down: Callable[[], bool] = lambda: False,
     ) -> None:
         self.app = app
         self.patience = settings.drain + _STOP_GRACE
@@ -107,6 +112,7 @@ class SharedServices:
             START_TIMEOUT if lifespan is None else max(START_TIMEOUT, lifespan.timeout),
             None if totals is None else totals.count_batch,
             others=OtherDeclarations(app.store, self.clock.now_ms),
+            torn_down=torn_down,
         )
         self.make_settler = settler_of(app)
         self.runners = Runners(

@@ -46,6 +46,8 @@ class Worker:
         self._stopping = asyncio.Event()
         self._hurrying = asyncio.Event()
         self._running: asyncio.Task[WorkerOutcome] | None = None
+        self._runs_in: asyncio.Task[Any] | None = None
+        """The task that `run` is part of, once it runs."""
         self._ready = asyncio.Event()
         self._banner = Banner(app, settings)
 
@@ -68,6 +70,7 @@ class Worker:
         starts, for `wait_for_store` seconds."""
         if self._ready.is_set():
             raise ConfigError("this worker has run already: make another with app.worker()")
+        self._runs_in = asyncio.current_task()
         async with AsyncExitStack() as stack:
             self.app.running_workers.add(self)
             stack.callback(self.app.running_workers.discard, self)
@@ -123,9 +126,14 @@ class Worker:
             phase=lambda: self.phase,
             hurrying=self._hurrying,
             stop=self.stop,
+            torn_down=self._is_torn_down,
         )
         await runtime.start()
         return runtime
+
+    def _is_torn_down(self) -> bool:
+        """Whether `run` was cancelled, also before it has noticed."""
+        return self._runs_in is not None and self._runs_in.cancelling() > 0
 
     def _count_for_sinks(self) -> None:
         pushers = self.app.metrics_pushers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -155,7 +156,7 @@ class Outcomes:
             # Whatever the task raised: it was cut short, which is no failure.
             if run.cancelled:
                 return self._cancelled(run)
-            if run.handed_back:
+            if run.handed_back or self._is_torn_down(run, error):
                 return _released(run)
             if run.gate:
                 error = GateClosed(run.gate)
@@ -180,6 +181,13 @@ class Outcomes:
             elif not isinstance(error, (Defer, GateClosed)):
                 self._failures.put_off(run, "", str(error))
         return outcome
+
+    def _is_torn_down(self, run: Run, error: BaseException) -> bool:
+        """Whether a run was cancelled together with its worker, as `asyncio.run` does at its end,
+        and not because of what it did."""
+        ended_here = run.timed_out or run.lease_lost
+        cut = isinstance(error, asyncio.CancelledError) and not ended_here
+        return cut and self._settings.torn_down()
 
     def _failed(self, run: Run, error: BaseException, on_timeout: OnTimeout | None) -> FailedRun:
         ended = time.monotonic()

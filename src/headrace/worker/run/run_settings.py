@@ -49,3 +49,5 @@ class RunSettings(msgspec.Struct, frozen=True):
     may run it sooner."""
     others: OtherDeclarations | None = None
     """Asked about arguments that do not fit. None if there is no other worker."""
+    torn_down: Callable[[], bool] = lambda: False
+    """Whether the worker itself is being cancelled. `asyncio.run` cancels the runs with it."""
