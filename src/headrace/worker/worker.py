@@ -70,7 +70,6 @@ class Worker:
         starts, for `wait_for_store` seconds."""
         if self._ready.is_set():
             raise ConfigError("this worker has run already: make another with app.worker()")
-        self._runs_in = asyncio.current_task()
         async with AsyncExitStack() as stack:
             self.app.running_workers.add(self)
             stack.callback(self.app.running_workers.discard, self)
@@ -80,6 +79,7 @@ class Worker:
             wait = StoreWait(limit, self._stopping)
             try:
                 await wait.through(partial(stack.enter_async_context, self.app))
+                self._runs_in = asyncio.current_task()
                 if not self.is_supervised:
                     self._banner.starts()
                     await wait.through(self._banner.warn_of_undeclared_queues)
