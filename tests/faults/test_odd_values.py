@@ -113,7 +113,7 @@ async def opened(kind: str, case: str, url: str, folder: Path, space: str) -> As
 
 
 # Some by day; each value by `make chaos`.
-SOME = CASES if os.environ.get("HEADRACE_CHAOS") else CASES[::4]
+SOME = CASES if os.environ.get("HEADRACE_CHAOS") else CASES[::8]
 
 
 @pytest.mark.parametrize(("kind", "case"), SOME)
