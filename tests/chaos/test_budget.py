@@ -9,20 +9,30 @@ import pytest
 
 from tests.budget.planting import name_queues
 from tests.budget.test_budget import beyond, figures_of, planted
-from tests.budget.things import things
+from tests.budget.things import things, those_of_all_queues
 
-LONG = 1_800.0
+LONG = 540.0
 # Jobs are ten times as large as by day, or ten times as many.
 TENFOLD = 5.0
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "redis"])
-def test_nothing_that_is_in_a_store_fills_the_memory_of_who_looks(
-    kind: str, namespace: str, request: pytest.FixtureRequest, tmp_path: Path
+@pytest.fixture(params=["sqlite", "redis"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "redis":
+        return str(request.getfixturevalue("redis_url"))
+    return f"sqlite:///{tmp_path}/jobs.db"
+
+
+def test_no_job_in_a_store_fills_the_memory_of_who_looks(
+    url: str, namespace: str, tmp_path: Path
 ) -> None:
-    url = f"sqlite:///{tmp_path}/jobs.db"
-    if kind == "redis":
-        url = request.getfixturevalue("redis_url")
     planted(url, namespace, 1.0)
-    name_queues(url, namespace, 1.0)
     assert beyond(figures_of(url, namespace, tmp_path, things(), LONG), TENFOLD) == []
+
+
+def test_no_names_of_queues_fill_the_memory_of_who_looks(
+    url: str, namespace: str, tmp_path: Path
+) -> None:
+    planted(url, namespace, 0)
+    name_queues(url, namespace, 1.0)
+    assert beyond(figures_of(url, namespace, tmp_path, those_of_all_queues(), LONG), TENFOLD) == []
