@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import signal
@@ -138,6 +139,8 @@ async def app(store_url: str, namespace: str) -> AsyncIterator[Headrace]:
     app = Headrace(store_url, namespace=namespace, lease=0.6)
     async with app:
         yield app
+    # Its thread would find that the file is gone, and say so after the last test.
+    await asyncio.to_thread(app.portal.close)
 
 
 @pytest.fixture

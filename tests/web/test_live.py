@@ -14,7 +14,7 @@ from starlette.requests import Request
 
 from headrace import Headrace, dashboard
 from headrace.benchmark.asgi_client import listening
-from headrace.web import streams
+from headrace.web import streams, updates
 from headrace.web.auth.users import Passwords, Role, User
 from headrace.web.page import HtmlPage
 from headrace.web.routes import VIEWS
@@ -227,6 +227,28 @@ async def test_there_is_a_bound_on_what_all_follow(
         await heard_of(one, "event: page")
         await heard_of(two, "event: page")
         await heard_of(three, "event: full")
+
+
+@pytest.mark.parametrize("store_url", ["memory://"])
+async def test_a_signal_between_two_steps_of_a_stream_ends_it_too(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def slow(visit: Visit) -> HtmlPage:
+        raise await asyncio.Future()
+
+    site = dashboard(app, insecure=True)
+    board = site.state.dashboard
+
+    def stopped_meanwhile(*_: object) -> bool:
+        board.streams.close()
+        return True
+
+    monkeypatch.setitem(VIEWS, "/queues", slow)
+    monkeypatch.setattr(updates, "HEARTBEAT", 3600.0)
+    monkeypatch.setattr(type(board.access), "is_valid", stopped_meanwhile)
+    async with following(site, "/queues") as heard, asyncio.timeout(30):
+        while await heard.get():
+            pass
 
 
 @pytest.mark.parametrize("store_url", ["memory://"])

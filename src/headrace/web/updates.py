@@ -123,8 +123,11 @@ class _Subscriber:
         wanted, last = (0.0, "") if self.reconnects else (began, "")
         if not self.reconnects:
             shared.request()
-        while time.monotonic() < began + LIFETIME and not stream.ended and self.is_valid():
+        while time.monotonic() < began + LIFETIME and self.is_valid():
             stream.wake.clear()
+            # After that: the signal that ends it comes between any two steps, and wakes it once.
+            if stream.ended:
+                return
             update = shared.since(wanted)
             if update is None:
                 await rest(stream.wake, HEARTBEAT)
