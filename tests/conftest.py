@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import os
 import signal
@@ -140,7 +139,7 @@ async def app(store_url: str, namespace: str) -> AsyncIterator[Headrace]:
     async with app:
         yield app
     # Its thread would find that the file is gone, and say so after the last test.
-    await asyncio.to_thread(app.portal.close)
+    app.portal.close()
 
 
 @pytest.fixture
