@@ -22,11 +22,11 @@ from tests.budget.things import (
     NO_PAGES,
     PAGES,
     Things,
-    names_of_commands,
     paths_of_the_dashboard,
     things,
     those_of_all_queues,
 )
+from tests.cli.commands import names_of_commands
 
 TENTH = 0.1
 # Of the processor, on a slow machine: most take less than a tenth of a second.

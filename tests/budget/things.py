@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
-
-import click
 
 from headrace import Headrace, dashboard
 
@@ -141,16 +138,6 @@ def paths_of_the_dashboard() -> set[str]:
     """The paths that the dashboard answers GET on."""
     site = dashboard(Headrace("memory://"), token="a token of sixteen")
     return {route.path for route in site.routes if "GET" in (route.methods or ())}  # type: ignore[attr-defined]
-
-
-def names_of_commands(command: click.Command, path: str = "") -> Iterator[str]:
-    if not isinstance(command, click.Group):
-        yield path
-        return
-    context = click.Context(command)
-    for name in command.list_commands(context):
-        if (found := command.get_command(context, name)) is not None:
-            yield from names_of_commands(found, f"{path} {name}".strip())
 
 
 # They show nothing of the store, go on until they are stopped (they have tests of their own over a

@@ -10,10 +10,8 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import pytest
 
 from headrace import Headrace
@@ -33,6 +31,7 @@ from headrace.store.contract import Settlement, Store
 from headrace.store.topics import Group, Position
 from headrace.store.values import Report
 from tests.admin.burying import bury
+from tests.cli.commands import names_of_commands
 from tests.cli.test_top import terminal
 from tests.servers import free_port
 
@@ -189,18 +188,8 @@ for command in json.loads(sys.stdin.readline()):
 """
 
 
-def named(command: click.Command, path: str = "") -> Iterator[str]:
-    if not isinstance(command, click.Group):
-        yield path
-        return
-    context = click.Context(command)
-    for name in command.list_commands(context):
-        if (found := command.get_command(context, name)) is not None:
-            yield from named(found, f"{path} {name}".strip())
-
-
 def test_every_command_is_tried() -> None:
-    assert set(named(main)) == set(COMMANDS) | OTHERS
+    assert set(names_of_commands(main)) == set(COMMANDS) | OTHERS
 
 
 def drawn(commands: list[list[str]], folder: Path) -> str:
