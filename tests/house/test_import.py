@@ -18,7 +18,7 @@ LATER = (
 USUAL = "asyncio, dataclasses, email.message, inspect, logging, msgspec, zoneinfo"
 # It is about 1.45.
 MOST = 2.0
-RUNS = 5
+RUNS = 30
 
 PROGRAM = """
 import json, sys, time
@@ -55,9 +55,13 @@ def test_a_worker_without_a_port_loads_no_server() -> None:
 
 
 def test_importing_headrace_takes_little_time() -> None:
-    pairs = [(imported()[0], imported(USUAL)[0]) for _ in range(RUNS)]
-    ours, usual = map(min, zip(*pairs, strict=True))
-    assert ours < MOST * usual, f"import headrace took {ours:.3f} s of CPU, others {usual:.3f} s"
+    ours = usual = float("inf")
+    for _ in range(RUNS):
+        ours, usual = min(ours, imported()[0]), min(usual, imported(USUAL)[0])
+        if ours < MOST * usual:
+            # On a busy machine one run of either may take far longer than it needs.
+            return
+    pytest.fail(f"import headrace took {ours:.3f} s of CPU, others {usual:.3f} s")
 
 
 @pytest.fixture(scope="module")
